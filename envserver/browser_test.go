@@ -91,25 +91,23 @@ func (b browser) saveScreenshot(name string) {
 	}
 }
 
+// savePicture saves what the window shows, for the documents, if ROLLOUTD_TEST_PICTURES names a folder.
+func (b browser) savePicture(name string) {
+	b.t.Helper()
+
+	if dir := os.Getenv("ROLLOUTD_TEST_PICTURES"); dir != "" {
+		png, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
+		require.NoError(b.t, err)
+		require.NoError(b.t, os.WriteFile(filepath.Join(dir, name+".png"), png, 0o600))
+	}
+}
+
 const pageToken = "0123456789abcdef"
 
 func startPage(t *testing.T) *rig {
 	t.Helper()
 	r := start(t, withWeb, func(o *envserver.Options) { o.Tokens = []envserver.Token{envserver.PlainToken(pageToken)} })
-	begun := time.Unix(1_700_000_000, 0)
-	r.fake.phases = []rollout.PhaseTiming{
-		{Phase: rollout.PhaseCreating, Attempt: 1, Start: begun, End: new(begun.Add(time.Second))},
-		{Phase: rollout.PhaseAgent, Attempt: 1, Start: begun.Add(time.Second), End: new(begun.Add(50 * time.Second))},
-		{Phase: rollout.PhaseVerifying, Attempt: 1, Start: begun.Add(50 * time.Second)},
-	}
-	r.fake.turns = []rollout.CompactTurn{{
-		Turn:             1,
-		Kind:             rollout.KindAgent,
-		FinishReason:     "length",
-		PromptTokenIDs:   []int32{1, 2, 3},
-		CompletionTokens: []string{"a", "b"},
-		LatencyS:         1.5,
-	}}
+	r.record(mendingSession())
 
 	return r
 }
@@ -149,13 +147,13 @@ func TestPageInABrowser(t *testing.T) {
 	b.eventually(`document.querySelectorAll("#list a").length === 0 && document.querySelector("#filter [name=outcome]").value === "aborted"`)
 	b.run(chromedp.Navigate(r.url + "/web/#/rollouts"))
 	b.eventually(`(document.querySelector("#list a").click(), true)`)
-	b.waitForText("#rollout", "running agent")
-	b.waitForText("#rollout", "Model calls")
-	b.waitForText("#rollout", "größe.txt")
-	b.waitForText("#rollout table", "length")
-	b.run(chromedp.Click(`//summary[text()="Full logs"]`), chromedp.Click(`//button[text()="agent"]`))
-	b.waitForText("#rollout", "agent of web-")
-	b.saveScreenshot("rollout")
+	b.waitForText("#panel-timeline", "running agent")
+	b.run(chromedp.Click("#tab-calls"))
+	b.waitForText("#panel-calls table", "tool_calls")
+	b.run(chromedp.Click("#tab-files"))
+	b.waitForText("#panel-files", "größe.txt")
+	b.run(chromedp.Click("#tab-logs"), chromedp.Click(`//summary[contains(., "Log of the agent")]`))
+	b.waitForText("#panel-logs", "agent of web-")
 	kept, err := chromedp.Run(b.ctx, chromedp.Evaluate[string](`JSON.stringify(localStorage) + document.cookie`))
 	require.NoError(t, err)
 	require.Equal(t, "{}", kept, "the token is kept in the tab alone")
@@ -311,7 +309,7 @@ func TestPageFollowsARollout(t *testing.T) {
 		{Tool: "terminal", Input: json.RawMessage(`{"command":"cat <b>"}`)},
 		{Tool: "terminal", Output: "<script>no</script>", Error: "Exit code: 1", Status: "error"},
 	}
-	r.fake.calls, r.fake.turns = 7, []rollout.CompactTurn{}
+	r.fake.calls, r.fake.log, r.fake.lines = 7, nil, "\n"
 	body, err := json.Marshal(task("slow", waits))
 	require.NoError(t, err)
 	r.do("POST", "/rollouts", string(body), "Authorization", "Bearer "+pageToken)
@@ -321,17 +319,14 @@ func TestPageFollowsARollout(t *testing.T) {
 	b.run(chromedp.SendKeys("#token-text", pageToken+"\r"))
 	b.waitForText("#rollout", "running agent")
 
-	for _, part := range []string{"The agent calls terminal", `{"command":"cat <b>"}`, "terminal failed", "<script>no</script>", "Exit code: 1"} {
-		b.waitForText("#rollout .activity", part)
+	for _, part := range []string{"terminal", "cat <b>", "failed", "<script>no</script>", "Exit code: 1", "Turn 7"} {
+		b.waitForText("#rollout .turns", part)
 	}
 
-	b.eventually(
-		`[...document.querySelectorAll("#rollout dt")].some((e) => e.textContent === "Model calls" && e.nextSibling.textContent === "7")`,
-	)
 	b.saveScreenshot("running")
 	b.run(chromedp.Click(`//button[text()="Abort"]`))
-	b.waitForText("#rollout", "aborted")
-	b.waitForText("#rollout details", "(none)")
+	b.waitForText("#rollout .badge", "aborted")
+	b.waitForText("#rollout .left", "No model call was recorded.")
 	b.run(chromedp.Navigate(r.url + "/web/#/rollouts/none"))
 	b.waitForText("#alert", "no rollout none")
 }
@@ -384,7 +379,7 @@ func TestPageOnAPhone(t *testing.T) {
 	for name, ready := range map[string]string{
 		"":         "#fields",
 		"rollouts": "#list a",
-		"rollouts/a-rollout-whose-name-is-long-enough-to-be-wider-than-a-phone": "#rollout table",
+		"rollouts/a-rollout-whose-name-is-long-enough-to-be-wider-than-a-phone": "#rollout .call",
 	} {
 		b.run(chromedp.Navigate(r.url+"/web/#/"+name), chromedp.WaitVisible(ready))
 
@@ -393,6 +388,14 @@ func TestPageOnAPhone(t *testing.T) {
 			b.saveScreenshot("phone-" + scheme + "-" + strings.ReplaceAll(name, "/", "-"))
 			b.requireReadable(name + " " + scheme)
 		}
+	}
+
+	b.run(chromedp.Click("#rollout .swap"))
+
+	for _, tab := range []string{"timeline", "calls", "verifier", "tokens", "files", "logs", "data"} {
+		b.run(chromedp.Click("#tab-" + tab))
+		b.eventually(`document.querySelector("#panel-` + tab + `")?.innerText.length > 10 && !document.querySelector("#panel-` + tab + `").innerText.includes("Loading")`)
+		b.requireReadable(tab)
 	}
 }
 

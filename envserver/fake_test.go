@@ -55,6 +55,12 @@ type fake struct {
 	// of every result; set before the first
 	turns []rollout.CompactTurn
 
+	// events of every rollout, beside those above; set before the first
+	log []rollout.Event
+
+	// changes every result; nil: nothing; set before the first
+	edit func(*rollout.Result)
+
 	// of every trace; empty: see left; set before the first
 	lines string
 
@@ -213,6 +219,10 @@ func (f *fake) result(id string) rollout.Result {
 		})
 	}
 
+	if f.edit != nil {
+		f.edit(&r)
+	}
+
 	return r
 }
 
@@ -266,6 +276,12 @@ func (f *fake) Events(ctx context.Context, id string, after int64, emit func([]r
 		}
 
 		if err := send(int64(len(state.Phases)+i+1), kind, f.toolCall[i]); err != nil {
+			return err
+		}
+	}
+
+	for i, e := range f.log {
+		if err := send(int64(200+i), e.Kind, e.Data); err != nil {
 			return err
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -187,7 +188,7 @@ func TestRESTListRefuses(t *testing.T) {
 		require.Contains(t, object(t, out)["detail"], want)
 	}
 
-	for _, path := range []string{"/rollouts/r", "/rollouts/r/events", "/rollouts/r/result", "/groups/g"} {
+	for _, path := range []string{"/rollouts/r", "/rollouts/r/events", "/rollouts/r/messages", "/groups/g"} {
 		status, _, out := r.do("GET", path+"?after=1", "")
 		require.Equal(t, http.StatusUnprocessableEntity, status, path)
 		require.Contains(t, object(t, out)["detail"], "after: there is no such parameter: this route has none")
@@ -202,6 +203,50 @@ func TestRESTListRefuses(t *testing.T) {
 		status, _, out := r.do("GET", "/rollouts/r/trace?"+query, "")
 		require.Equal(t, http.StatusUnprocessableEntity, status, query)
 		require.Contains(t, object(t, out)["detail"], want)
+	}
+}
+
+// A trace is read in parts: pages of turns, ranges of texts, windows of tokens.
+func TestTraceInParts(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.record(mendingSession())
+	r.begin("r")
+
+	status, _, out := r.do("GET", "/rollouts/r/turns?after=1&limit=2", "")
+	require.Equal(t, http.StatusOK, status, out)
+	require.Len(t, object(t, out)["turns"], 2)
+	require.EqualValues(t, 3, object(t, out)["next"])
+
+	status, _, out = r.do("GET", "/rollouts/r/turns/1/parts/1?offset=4", "")
+	require.Equal(t, http.StatusOK, status, out)
+	require.True(t, strings.HasPrefix(object(t, out)["text"].(string), "CSV parser"), out)
+
+	status, _, out = r.do("GET", "/rollouts/r/tokens?sequence=1&start=3&limit=5", "")
+	require.Equal(t, http.StatusOK, status, out)
+	require.Len(t, object(t, out)["tokens"], 5)
+	require.Len(t, object(t, out)["sequences"], 2)
+
+	status, _, out = r.do("GET", "/rollouts/r/result?part=head", "")
+	require.Equal(t, http.StatusOK, status, out)
+	require.Empty(t, object(t, out)["workdir_files"])
+
+	for path, want := range map[string]string{
+		"turns?limit=201":          "limit: must be a whole number from 1 to 200",
+		"turns?after=-1":           "after: must be a whole number from 0",
+		"turns/1/parts/0?offset=x": "offset: must be a whole number from 0",
+		"tokens?limit=0":           "limit: must be a whole number from 1 to 10000",
+		"tokens?subagents=all":     "subagents: must be drop or separate",
+		"result?part=tail":         "part: must be all or head",
+	} {
+		status, _, out := r.do("GET", "/rollouts/r/"+path, "")
+		require.Equal(t, http.StatusUnprocessableEntity, status, path)
+		require.Contains(t, object(t, out)["detail"], want)
+	}
+
+	for _, path := range []string{"turns/x/parts/0", "turns/0/parts/0", "turns/1/parts/99", "tokens?sequence=2"} {
+		status, _, out := r.do("GET", "/rollouts/r/"+path, "")
+		require.Equal(t, http.StatusNotFound, status, "%s: %s", path, out)
 	}
 }
 

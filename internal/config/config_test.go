@@ -35,7 +35,7 @@ func TestEnvironmentOverridesTheFile(t *testing.T) {
 	c, err := config.Load(file, config.Environ{
 		"MAX_CONCURRENT_ENVS":         "7",
 		"OPENENV_SERVER_MODE":         "production",
-		"ENABLE_WEB_INTERFACE":        "Yes",
+		"ENABLE_WEB_INTERFACE":        "No",
 		"ROLLOUTD_TOKENS":             "aaaaaaaaaaaaaaaa, bbbbbbbbbbbbbbbb",
 		"VLLM_URL":                    "http://b",
 		"TEMPORAL_API_KEY":            "k",
@@ -47,7 +47,7 @@ func TestEnvironmentOverridesTheFile(t *testing.T) {
 	require.Equal(t, 7, c.Serve.MaxSessions)
 	require.Equal(t, 20*time.Second, c.Serve.StepTimeout)
 	require.Equal(t, "production", c.Serve.Mode)
-	require.True(t, c.Serve.Web)
+	require.False(t, c.Serve.Web)
 	require.Equal(t, []string{"aaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbb"}, c.Serve.Tokens)
 	require.Equal(t, "http://b", c.ModelLookup("VLLM_URL"))
 	require.Equal(t, "m", c.ModelLookup("VLLM_MODEL"))

@@ -9,6 +9,7 @@ func Defaults() Config {
 		Serve: Serve{
 			Listen:       "127.0.0.1:8000",
 			Mode:         "simulation",
+			Web:          true,
 			KeepSessions: 7 * 24 * time.Hour,
 			UploadsMiB:   8192,
 			TokenShare:   0.5,

@@ -44,7 +44,7 @@ func (a *API) verifierLog(w http.ResponseWriter, r *http.Request) {
 
 	log, err := a.artifacts(r.Context(), res.ID, "verifier.stdout", "verifier.stderr")
 	for _, c := range res.VerifyResults {
-		log = append(log, io.NopCloser(strings.NewReader(transcript(c))))
+		log = append(log, io.NopCloser(strings.NewReader(terminalText(c))))
 	}
 
 	if err == nil && len(log) == 0 {
@@ -54,8 +54,8 @@ func (a *API) verifierLog(w http.ResponseWriter, r *http.Request) {
 	writeLog(w, log.joined(), err)
 }
 
-// transcript returns a command and its output as in a terminal, then its errors and its exit status.
-func transcript(c rollout.CommandResult) string {
+// terminalText returns a command and its output as in a terminal, then its errors and its exit status.
+func terminalText(c rollout.CommandResult) string {
 	return fmt.Sprintf("$ %s\n%s%sexit status %d\n", c.Cmd, lines(c.Stdout), lines(c.Stderr), c.ExitCode)
 }
 

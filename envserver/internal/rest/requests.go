@@ -4,6 +4,11 @@ type rolloutRequest struct {
 	ID string `path:"id" description:"id of the rollout"`
 }
 
+type resultRequest struct {
+	rolloutRequest
+	Part string `query:"part" enum:"all,head" default:"all" description:"head: without proxy_turns, workdir_files and files, which may be large"`
+}
+
 type traceRequest struct {
 	rolloutRequest
 	Format string `query:"format" enum:"jsonl,npz,atif" default:"jsonl" description:"jsonl: all of each call; npz: numbers, token ids and log probabilities as numpy arrays; atif: the conversation in the Agent Trajectory Interchange Format"`

@@ -92,13 +92,7 @@ func (a *API) Routes() []api.Route {
 			Answers: api.Media("text/event-stream"),
 			Refuses: api.EngineErrors(http.StatusNotFound),
 		}),
-		finishedRoute(
-			"/result",
-			a.getResult,
-			"get_result",
-			"Get the result of a finished rollout. 409 while it runs",
-			rollout.Result{},
-		),
+		a.resultRoute(),
 		a.traceRoute(),
 		a.trajectoryRoute(),
 		finishedRoute(
@@ -141,6 +135,7 @@ func (a *API) Routes() []api.Route {
 
 	all = slices.Concat(
 		all,
+		a.turnRoutes(),
 		a.groupRoutes(),
 		a.deliveryRoutes(),
 		a.hostRoutes(),
@@ -226,7 +221,38 @@ func (a *API) head(r *http.Request) (rollout.Result, error) {
 	return a.Rollouts.Wait(r.Context(), state.ID)
 }
 
+// Values of the parameter part of a result.
+const (
+	wholeResult = "all"
+	resultHead  = "head"
+)
+
+func (a *API) resultRoute() api.Route {
+	rt := finishedRoute(
+		"/result",
+		a.getResult,
+		"get_result",
+		"Get the result of a finished rollout. 409 while it runs",
+		rollout.Result{},
+	)
+	rt.Operation.Reads = resultRequest{}
+
+	return rt
+}
+
 func (a *API) getResult(w http.ResponseWriter, r *http.Request) {
+	switch part := cmp.Or(r.URL.Query().Get("part"), wholeResult); part {
+	case wholeResult:
+	case resultHead:
+		head, err := a.head(r)
+		answerWith(w, head.Head(), err)
+
+		return
+	default:
+		httpio.WriteRefusal(w, fault.Field("part", "must be %s or %s, got %q", wholeResult, resultHead, part))
+		return
+	}
+
 	stored, err := a.blobs(r, "result", "result")
 	if err != nil {
 		httpio.WriteRefusal(w, err)

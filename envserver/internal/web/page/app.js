@@ -3,13 +3,14 @@ import { onTokenWanted, useToken } from "./api.js";
 import { $, complain, show } from "./dom.js";
 import * as groups from "./groups.js";
 import * as keep from "./keep.js";
+import { keys } from "./keys.js";
 import { playground } from "./playground.js";
 import * as producers from "./producers.js";
 import * as rollout from "./rollout.js";
 import * as rollouts from "./rollouts.js";
 
 const pages = {
-  playground: () => playground(), rollouts: (_, query) => rollouts.list(query), rollout: (id) => rollout.rollout(id),
+  playground: () => playground(), rollouts: (_, query) => rollouts.list(query), rollout: (id, query) => rollout.rollout(id, query),
   groups: () => groups.list(), group: (id) => groups.group(id), producers: () => producers.list(), producer: (id) => producers.producer(id),
 };
 
@@ -17,7 +18,7 @@ function where() {
   const [path, query] = location.hash.replace(/^#\//, "").split("?");
   const [page, id] = path.split("/");
   if (!["rollouts", "groups", "producers"].includes(page)) return ["playground"];
-  return id ? [page.slice(0, -1), decodeURIComponent(id)] : [page, undefined, new URLSearchParams(query)];
+  return [id ? page.slice(0, -1) : page, id && decodeURIComponent(id), new URLSearchParams(query)];
 }
 
 async function open() {
@@ -25,6 +26,7 @@ async function open() {
   keep.stop();
   rollout.stop();
   complain("");
+  document.body.dataset.page = page;
   document.title = `${id ?? page[0].toUpperCase() + page.slice(1)} – rolloutd`;
   for (const name of Object.keys(pages)) show(name, name === page);
   for (const link of document.querySelectorAll("nav a")) {
@@ -50,5 +52,6 @@ $("token").addEventListener("submit", (event) => {
   show("token", false);
   open();
 });
+keys();
 addEventListener("hashchange", open);
 open();

@@ -1,8 +1,10 @@
 // Creates elements without HTML strings, so that the output of models and clients is never parsed as HTML.
 
+const drawn = new Set(["svg", "rect", "title"]); // of SVG
+
 /** el returns an element. Attributes that are functions are listeners; null and false are left out. */
 export function el(tag, attributes = {}, ...children) {
-  const node = tag === "svg" || tag === "rect" ? document.createElementNS("http:" + "/" + "/www.w3.org/2000/svg", tag) : document.createElement(tag);
+  const node = drawn.has(tag) ? document.createElementNS("http:" + "/" + "/www.w3.org/2000/svg", tag) : document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
     if (typeof value === "function") node.addEventListener(name, value);
     else if (value !== null && value !== undefined && value !== false) node.setAttribute(name, value === true ? "" : value);
@@ -37,10 +39,11 @@ export function link(page, id) {
   return el("a", { href: `#/${page}/${encodeURIComponent(id)}` }, id);
 }
 
-/** facts returns a list of names with their values, texts or nodes. Those without a value are left out. */
-export function facts(list) {
-  const known = list.filter(([, value]) => value !== undefined && value !== "");
-  return el("dl", {}, known.map(([name, value]) => [el("dt", {}, name), el("dd", {}, value.nodeType ? value : String(value))]));
+/** facts returns a list of names with their values, texts or nodes, below each other or in a line. Those without a value are left out. */
+export function facts(list, { inline = false } = {}) {
+  const known = list.filter(([, value]) => value !== undefined && value !== null && value !== "");
+  const pairs = known.map(([name, value]) => [el("dt", {}, name), el("dd", {}, value.nodeType ? value : String(value))]);
+  return el("dl", { class: inline && "facts" }, inline ? pairs.map((pair) => el("div", {}, pair)) : pairs);
 }
 
 /** section returns a table with its title, or nothing if there are no rows. */

@@ -1,9 +1,17 @@
-// One rollout: its state, its phases and its results.
-import { activity } from "./activity.js";
+// One rollout: on the left its conversation, on the right tabs with everything else.
 import { ask, events, get, post } from "./api.js";
-import { $, complain, el, facts, seconds, table } from "./dom.js";
+import { calls } from "./calls.js";
+import { painter } from "./code.js";
+import { $, complain, el, facts, pretty, seconds } from "./dom.js";
 import { groupLink } from "./groups.js";
-import { outcome } from "./rollouts.js";
+import { outcome, rolloutLink } from "./rollouts.js";
+import { search } from "./search.js";
+import { tabs } from "./tabs.js";
+import { block, visible } from "./text.js";
+import { timeline } from "./timeline.js";
+import { tokens } from "./tokens.js";
+import { transcript } from "./transcript.js";
+import { verifier } from "./verifier.js";
 
 let pageLeft = new AbortController();
 
@@ -11,93 +19,159 @@ export function stop() {
   pageLeft.abort();
 }
 
-/** rollout shows one rollout until it ends. */
-export async function rollout(id) {
+/** rollout shows one rollout; query has the tab, the turn and the token to open. */
+export async function rollout(id, query) {
   stop();
   pageLeft = new AbortController();
   const { signal } = pageLeft;
   const path = "rollouts/" + encodeURIComponent(id);
+  const place = new URLSearchParams(query);
+  let state = await get(path);
+  let head = null; // of the result, when the rollout has ended
+
   // The button is not redrawn, so that no click is lost.
   const abort = el("button", { type: "button", hidden: true, click: () => end(abort, path) }, "Abort");
-  const live = el("div");
-  const left = el("div");
-  const happens = activity();
-  $("rollout").replaceChildren(el("h2", { id: "rollout-title" }, id), abort, live, left, happens.node);
-  const calls = {}; // of each attempt, by the events: the state has them later
-  const now = async () => {
-    const state = await get(path);
-    state.turns = Math.max(state.turns, calls[state.attempt] ?? 0);
-    abort.hidden = state.phase === "done";
-    live.replaceChildren(...standing(state));
+  const summary = el("div", { class: "summary" });
+  const log = el("ol", { class: "log" });
+  const left = transcript(path, { onTurns: () => redraw("timeline", "calls"), onShow: (turn) => openTokens({ turn }) });
+  const truth = tokens(path, () => head?.untrained);
+
+  const remember = (changes) => {
+    for (const [key, value] of Object.entries(changes)) value === undefined ? place.delete(key) : place.set(key, value);
+    history.replaceState(null, "", `#/rollouts/${encodeURIComponent(id)}${place.size ? "?" + place : ""}`);
   };
-  await now();
+  const openTurn = (turn) => {
+    panes.classList.remove("right-only");
+    remember({ turn });
+    const node = left.node.querySelector(`[data-turn="${Number(turn)}"]`);
+    node?.scrollIntoView({ block: "start" });
+    node?.focus({ preventScroll: true });
+  };
+  const openTokens = (what) => {
+    panes.classList.add("right-only");
+    right.open("tokens");
+    if (head) truth.show(what);
+  };
+  const later = (make) => () => (head ? make() : el("p", { class: "quiet" }, "Known when the rollout has ended."));
+  const right = tabs([
+    ["timeline", "Timeline", () => timeline(state, left.turns, left.times, openTurn)],
+    ["calls", "Model calls", later(() => calls(left.turns, openTurn))],
+    ["verifier", "Verifier", later(() => verifier(head))],
+    ["tokens", "Tokens", later(() => truth.node)],
+    ["files", "Files", later(() => files(path))],
+    ["logs", "Logs", () => el("div", {}, head ? logs(path) : null, el("h3", {}, "Events"), log)],
+    ["data", "Data", later(() => data(path, head))],
+  ], (tab) => {
+    remember({ tab: tab === "timeline" ? undefined : tab });
+    if (tab === "tokens" && head && !truth.node.querySelector(".token-text")) truth.show(place.has("sequence") ? { sequence: place.get("sequence"), at: Number(place.get("token") ?? 0) } : {});
+  });
+  const redraw = (...names) => names.forEach((name) => right.redraw(name));
+
+  const swap = el("button", { type: "button", class: "swap", click: () => (swap.textContent = panes.classList.toggle("right-only") ? "Show the transcript" : "Show the details") }, "Show the details");
+  const panes = el("div", { class: "panes" }, el("div", { class: "left" }, search(left.node), left.node), el("aside", { class: "right", "aria-label": "Details" }, right.node));
+  $("rollout").replaceChildren(el("div", { class: "head" }, el("h2", { id: "rollout-title" }, id), abort, swap), summary, panes);
+
+  const draw = () => {
+    abort.hidden = state.phase === "done";
+    summary.replaceChildren(...standing(state, head, left.turns));
+  };
+  const refresh = async () => {
+    state = await get(path);
+    draw();
+    redraw("timeline");
+  };
+  const finish = async () => {
+    head = await get(path + "/result?part=head");
+    draw();
+    redraw("verifier", "calls", "tokens", "files", "logs", "data");
+    await left.load().catch((error) => left.fail(error.status === 404 ? "No model call was recorded." : error.message));
+    draw();
+    if (right.current() === "tokens") openTokens(place.has("sequence") ? { sequence: Number(place.get("sequence")), at: Number(place.get("token") ?? 0) } : {});
+    if (place.has("turn")) openTurn(place.get("turn"));
+  };
+
+  draw();
+  right.open(place.get("tab") ?? (state.phase === "done" && state.outcome !== "completed" ? "verifier" : "timeline"));
+  siblings(state, summary, signal);
+  const loaded = state.phase === "done" ? finish() : null;
+
   // Redraw at most twice a second, since events may come fast.
   let drawing = false;
   let changed = false;
-  const redraw = async () => {
+  const again = async () => {
     changed = true;
     if (drawing) return;
     drawing = true;
     while (changed && !signal.aborted) {
       changed = false;
-      await now().catch((error) => complain(error.message));
+      await refresh().catch((error) => complain(error.message));
       await new Promise((over) => setTimeout(over, 500));
     }
     drawing = false;
   };
-  await events(path + "/events", signal, (kind, data) => {
-    happens.add(kind, data);
-    if (kind === "turn") calls[data.attempt] = (calls[data.attempt] ?? 0) + 1;
-    redraw();
-  });
+  await Promise.all([loaded, events(path + "/events", signal, (kind, event) => {
+    left.add(kind, event);
+    logEvent(log, kind, event);
+    if (!loaded) again();
+  })]);
   if (signal.aborted) return;
-  await now();
-  left.replaceChildren(...result(path, await get(path + "/result")));
-}
-
-function standing(state) {
-  const list = [
-    ["Phase", state.phase.replaceAll("_", " ")], ["Waiting", state.waiting], ["Outcome", outcome(state)], ["Reward", state.reward ?? "none"], ["Task", state.task_id], ["Group", state.group_id && groupLink(state.group_id)],
-    ["Attempt", state.attempt], ["Model calls", state.turns], ["Sandbox", state.sandbox_id], ["Error", state.error],
-  ];
-  return [facts(list), el("h2", {}, "Phases"), phases(state)];
+  if (!loaded) {
+    state = await get(path);
+    await finish();
+  }
+  redraw("timeline");
 }
 
 async function end(button, path) {
   button.disabled = true;
   await post(path + "/abort", { reason: "abort requested on the web page" }).catch((error) => complain(error.message));
+  button.disabled = false;
 }
 
-/** phases returns one bar per phase on the time line of the rollout. */
-function phases(state) {
-  const list = state.phases ?? [];
-  const begin = Math.min(...list.map((p) => Date.parse(p.start)));
-  const stop = (p) => (p.end ? Date.parse(p.end) : state.finished_at ? Date.parse(state.finished_at) : Date.now());
-  const whole = Math.max(...list.map(stop)) - begin || 1;
-  return el("ol", { class: "phases" }, list.map((p) => {
-    const from = (Date.parse(p.start) - begin) / whole;
-    const share = (stop(p) - Date.parse(p.start)) / whole;
-    const bar = el("rect", { x: from * 100, width: Math.max(share * 100, 0.5), height: 8 });
-    const name = p.phase.replaceAll("_", " ") + (p.attempt > 1 ? ` (attempt ${p.attempt})` : "");
-    return el("li", {}, el("span", {}, name), el("svg", { viewBox: "0 0 100 8", preserveAspectRatio: "none", "aria-hidden": "true" }, bar), el("span", { class: "time" }, seconds((stop(p) - Date.parse(p.start)) / 1000)));
-  }));
-}
-
-function result(path, r) {
-  const commands = [...r.setup_results.map((c) => ["Setup", c]), ...r.verify_results.map((c) => ["Verify", c])];
+// standing is the header: outcome and why, and the facts.
+function standing(state, head, turns) {
+  const versions = [...new Set(turns.map((t) => t.model_version).filter(Boolean))];
+  const models = [...new Set(turns.map((t) => t.model).filter(Boolean))];
+  const usage = head?.usage;
+  const end = state.finished_at ? Date.parse(state.finished_at) : Date.now();
+  const badge = state.outcome ? outcome(state) : el("span", { class: "running" }, state.phase.replaceAll("_", " "));
+  badge.classList.add("badge");
+  const reward = typeof (head?.reward ?? state.reward) === "number" ? el("span", { class: "reward" }, "reward ", el("b", {}, String(head?.reward ?? state.reward))) : state.outcome ? el("span", { class: "reward quiet" }, "no reward") : null;
+  const reasons = [
+    ["bad", state.error || head?.error], ["warn", state.waiting], ["warn", head?.grading?.why], ["warn", head?.untrained], ...(head?.resource_causes ?? []).map((c) => ["bad", cause(c)]),
+  ].filter(([, text]) => text);
+  const known = [
+    ["Task", visible(state.task_id ?? "")], ["Group", state.group_id && groupLink(state.group_id)], ["Model", models.map(visible).join(", ")], ["Weights", range(versions.map(visible))],
+    ["Turns", head ? usage.turns || turns.length : state.turns], ["Tokens", usage?.prompt_tokens ? `${usage.prompt_tokens.toLocaleString("en")} in, ${usage.completion_tokens.toLocaleString("en")} out` : ""],
+    ["Cost", usage?.cost_usd ? `$${usage.cost_usd.toPrecision(2)}` : ""], ["Time", seconds((end - Date.parse(state.started_at)) / 1000)], ["Attempt", state.attempt > 1 ? state.attempt : ""], ["Host", visible(state.host ?? "")], ["Sandbox", visible(state.sandbox_id ?? head?.sandbox_id ?? "")],
+  ];
   return [
-    part("Model calls", turns(r.proxy_turns)),
-    ...commands.map(([kind, c]) => part(`${kind}: ${c.cmd} (exit ${c.exit_code})`, text(c.stdout + c.stderr))),
-    r.verifier_stdout || r.verifier_stderr ? part("Verifier", text(r.verifier_stdout + r.verifier_stderr)) : null,
-    ...Object.entries({ ...r.workdir_files, ...r.files }).map(([name, body]) => part(name, text(body))),
-    r.error ? part("Error", text(r.error)) : null,
-    r.resource_causes ? part("Sandbox limits that were reached", text(r.resource_causes.map(cause).join("\n"))) : null,
-    part("Full logs", el("div", { class: "row" }, ["agent", "proxy", "verifier"].map((name) => log(path, name)))),
-  ].filter((p) => p !== null);
+    el("div", { class: "verdict" }, badge, reward, el("span", { class: "siblings" })),
+    reasons.map(([tone, text]) => el("p", { class: tone }, visible(text))),
+    facts(known, { inline: true }),
+  ].flat();
 }
 
-const part = (title, body) => el("details", { open: title === "Model calls" }, el("summary", {}, title), body);
-const text = (body) => el("pre", { tabindex: "0" }, body || "(empty)");
+const range = (versions) => (versions.length > 2 ? `${versions[0]} … ${versions.at(-1)}` : versions.join(", "));
+
+// siblings adds links to the other rollouts of the group.
+async function siblings(state, summary, signal) {
+  if (!state.group_id) return;
+  const group = await get("groups/" + encodeURIComponent(state.group_id)).catch(() => null);
+  if (!group || signal.aborted) return;
+  const at = group.members.findIndex((m) => m.rollout_id === state.rollout_id);
+  const list = group.members.map((m, i) => {
+    const link = rolloutLink(m.rollout_id);
+    link.textContent = typeof m.reward === "number" ? m.reward.toFixed(2) : "–";
+    link.title = m.rollout_id;
+    if (i === at) link.setAttribute("aria-current", "true");
+    return link;
+  });
+  const node = el("span", { class: "siblings" }, el("span", { class: "quiet" }, "siblings "), list);
+  const put = () => summary.querySelector(".siblings")?.replaceWith(node);
+  put();
+  new MutationObserver(() => node.isConnected || put()).observe(summary, { childList: true });
+}
 
 /** cause describes a limit that was reached, with the attempt and the phase. */
 function cause(c) {
@@ -105,22 +179,57 @@ function cause(c) {
   return `attempt ${c.attempt}, ${c.phase.replaceAll("_", " ")}: ${what[c.cause] ?? c.cause}`;
 }
 
-function turns(list) {
-  if (!list.length) return text("(none)");
-  const heads = [{ number: "Turn" }, "Kind", { number: "Prompt tokens" }, { number: "Completion tokens" }, "Finish", "Train", { number: "Latency" }];
-  const rows = list.map((t) => [
-    { number: t.turn }, t.kind, { number: t.prompt_token_ids?.length || "–" }, { number: t.completion_tokens?.length || "–" },
-    t.broken || t.finish_reason, t.train ? "yes" : "no", { number: seconds(t.latency_s) },
-  ]);
-  return el("div", { class: "wide", tabindex: "0", role: "region", "aria-label": "Model calls" }, el("table", {}, table(heads, rows)));
+// logEvent adds a line to the log of events.
+function logEvent(log, kind, e) {
+  const at = e.at ?? e.start;
+  const text = { phase: () => e.phase.replaceAll("_", " "), turn: () => `turn ${e.turn}, ${e.completion_tokens ?? 0} tokens, ${seconds(e.latency_s ?? null)}${e.broken ? ", " + e.broken : ""}`, tool_start: () => e.tool, tool_end: () => `${e.tool} ${e.status}`, command: () => `${e.stage} ${e.number}: ${e.result ? "exit " + e.result.exit_code : e.command}`,
+    attempt: () => `${e.attempt}: ${e.outcome} ${e.error ?? ""}`, waiting: () => e.waiting || "over", grade: () => `reward ${e.reward ?? "none"} ${e.why ?? ""}`, done: () => e.outcome }[kind]?.() ?? "";
+  if (kind === "tool_output" || kind === "text" || kind === "thinking") return;
+  log.append(el("li", {}, el("time", {}, at ? new Date(at).toLocaleTimeString() : ""), el("b", {}, kind), " ", visible(String(text).slice(0, 300))));
+  while (log.childElementCount > 2000) log.firstChild.remove();
 }
 
-function log(path, name) {
-  const load = async (event) => {
-    const button = event.target;
-    const body = await ask(`${path}/logs/${name}`).then((r) => r.text(), (error) => error.message);
-    button.parentElement.after(el("h2", {}, name), text(body));
-    button.remove();
-  };
-  return el("button", { type: "button", click: load }, name);
+function files(path) {
+  const node = el("div", {}, el("p", { class: "quiet" }, "Loading …"));
+  get(path + "/result").then((r) => {
+    const list = Object.entries({ ...r.workdir_files, ...r.files }).sort(([a], [b]) => a.localeCompare(b));
+    node.replaceChildren(...list.map(([name, body]) => {
+      const item = el("details", { class: "file-item" }, el("summary", {}, el("code", {}, visible(name)), el("span", { class: "chips" }, `${body.split("\n").length} lines`)));
+      item.addEventListener("toggle", () => item.childElementCount === 1 && item.append(block(body, { className: "file", paint: painter(name) })));
+      return item;
+    }), ...(list.length ? [] : [el("p", { class: "quiet" }, "No file was collected.")]), ...((r.files_extra ?? []).length ? [el("p", { class: "quiet" }, "Not collected: " + r.files_extra.map(visible).join(", "))] : []));
+  }, (error) => node.replaceChildren(el("p", { class: "bad" }, error.message)));
+  return node;
+}
+
+const logs = (path) => el("div", {}, ["agent", "verifier", "proxy", "network"].map((name) => {
+  const item = el("details", { class: "file-item" }, el("summary", {}, el("b", {}, `Log of the ${{ proxy: "gateway" }[name] ?? name}`)));
+  item.addEventListener("toggle", async () => {
+    if (item.childElementCount > 1) return;
+    const text = await ask(`${path}/logs/${name}`).then((r) => r.text(), (error) => error.message);
+    item.append(block(text || "(empty)"));
+  });
+  return item;
+}));
+
+// data has the downloads and the head of the result.
+function data(path, head) {
+  const save = (name, from) => el("button", { type: "button", click: (event) => download(event.target, from, `${head.rollout_id}-${name}`) }, name);
+  return el("div", {},
+    facts([["Rollout type", head.rollout_type], ["Capture", head.capture_level], ["Trained", head.untrained ? visible(head.untrained) : "yes"], ["Digest of the trace", head.digest]]),
+    el("div", { class: "row" }, save("result.json", path + "/result"), save("trace.jsonl", path + "/trace"), save("sequences.jsonl", path + "/trajectory"), save("atif.json", path + "/trace?format=atif"), save("turns.npz", path + "/trace?format=npz")),
+    el("h3", {}, "Result without its model calls and files"), block(pretty(head), { className: "file", paint: painter("x.json") }));
+}
+
+// download saves an answer as a file; a link could not carry the token.
+async function download(button, path, name) {
+  button.disabled = true;
+  try {
+    const url = URL.createObjectURL(await (await ask(path)).blob());
+    el("a", { href: url, download: name }).click();
+    URL.revokeObjectURL(url);
+  } catch (error) {
+    complain(error.message);
+  }
+  button.disabled = false;
 }

@@ -1,0 +1,191 @@
+package rest
+
+import (
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"github.com/go-chi/chi/v5"
+
+	"github.com/rolloutd/rolloutd/envserver/internal/api"
+	"github.com/rolloutd/rolloutd/envserver/internal/exports"
+	"github.com/rolloutd/rolloutd/envserver/internal/httpio"
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/trajectory/sequence"
+	"github.com/rolloutd/rolloutd/internal/trajectory/tokens"
+	"github.com/rolloutd/rolloutd/internal/trajectory/transcript"
+)
+
+type turnsRequest struct {
+	rolloutRequest
+	After int `query:"after" minimum:"0" default:"0" description:"number of the turn to continue after: next of the previous page"`
+	Limit int `query:"limit" minimum:"1" maximum:"200" default:"200" description:"largest number of turns in a page"`
+}
+
+type partRequest struct {
+	rolloutRequest
+	Turn   int `path:"turn" minimum:"1" description:"number of the turn"`
+	Part   int `path:"part" minimum:"0" description:"number of the part in the turn, from 0"`
+	Offset int `query:"offset" minimum:"0" default:"0" description:"offset in the text, in bytes: next of the previous range"`
+}
+
+type tokensRequest struct {
+	rolloutRequest
+	Sequence  int    `query:"sequence" minimum:"0" default:"0" description:"number of the sequence, from 0"`
+	Start     int    `query:"start" minimum:"0" default:"0" description:"index of the first token"`
+	Limit     int    `query:"limit" minimum:"1" maximum:"10000" default:"2000" description:"largest number of tokens"`
+	Subagents string `query:"subagents" enum:"drop,separate" default:"drop" description:"separate: also return sequences of subagents' turns; drop: leave them out"`
+}
+
+// turnRoutes returns the routes that read a trace in parts, for people.
+func (a *API) turnRoutes() []api.Route {
+	turns := finishedRoute(
+		"/turns",
+		a.getTurns,
+		"get_turns",
+		"Get the conversation of a finished rollout, a page at a time: of each model call the new messages and the reply. 409 while it runs",
+		transcript.Page{},
+	)
+	turns.Operation.Reads = turnsRequest{}
+
+	part := finishedRoute(
+		"/turns/{turn}/parts/{part}",
+		a.getPart,
+		"get_turn_part",
+		"Get a range of a text of a turn, at most 256 KiB. 409 while the rollout runs",
+		transcript.Range{},
+	)
+	part.Operation.Reads = partRequest{}
+
+	view := finishedRoute(
+		"/tokens",
+		a.getTokens,
+		"get_tokens",
+		"Get tokens of a training sequence of a finished rollout with texts, log probabilities and mask. 409 while it runs",
+		tokens.View{},
+	)
+	view.Operation.Reads = tokensRequest{}
+
+	return []api.Route{turns, part, view}
+}
+
+func (a *API) getTurns(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+
+	after, err := wholeNumber(q, "after", 0, 0, sequence.MaxTokens)
+	if err != nil {
+		httpio.WriteRefusal(w, err)
+		return
+	}
+
+	limit, err := wholeNumber(q, "limit", transcript.MaxTurns, 1, transcript.MaxTurns)
+	if err != nil {
+		httpio.WriteRefusal(w, err)
+		return
+	}
+
+	a.answerTrace(w, r, exports.Messages, func(open func() (io.ReadCloser, error)) (any, error) {
+		lines, err := open()
+		if err != nil {
+			return nil, err
+		}
+		defer lines.Close()
+
+		return transcript.Read(lines, after, limit)
+	})
+}
+
+func (a *API) getPart(w http.ResponseWriter, r *http.Request) {
+	turn, turnErr := strconv.Atoi(chi.URLParam(r, "turn"))
+	part, partErr := strconv.Atoi(chi.URLParam(r, "part"))
+
+	offset, err := wholeNumber(r.URL.Query(), "offset", 0, 0, maxTextBytes)
+	if err == nil && (turnErr != nil || partErr != nil || turn < 1 || part < 0) {
+		err = fault.New(fault.NotFound, "turns are numbered from 1 and their parts from 0, got %q and %q", chi.URLParam(r, "turn"), chi.URLParam(r, "part"))
+	}
+
+	if err != nil {
+		httpio.WriteRefusal(w, err)
+		return
+	}
+
+	a.answerTrace(w, r, exports.Messages, func(open func() (io.ReadCloser, error)) (any, error) {
+		lines, err := open()
+		if err != nil {
+			return nil, err
+		}
+		defer lines.Close()
+
+		return transcript.ReadRange(lines, turn, part, offset)
+	})
+}
+
+func (a *API) getTokens(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+
+	var window tokens.Window
+
+	for _, p := range []struct {
+		name             string
+		into             *int
+		fallback, lo, hi int
+	}{
+		{"sequence", &window.Sequence, 0, 0, sequence.MaxTokens},
+		{"start", &window.Start, 0, 0, sequence.MaxTokens},
+		{"limit", &window.Limit, tokens.DefaultTokens, 1, tokens.MaxTokens},
+	} {
+		n, err := wholeNumber(q, p.name, p.fallback, p.lo, p.hi)
+		if err != nil {
+			httpio.WriteRefusal(w, err)
+			return
+		}
+
+		*p.into = n
+	}
+
+	a.answerTrace(w, r, exports.Sequences, func(open func() (io.ReadCloser, error)) (any, error) {
+		return tokens.Read(open, sequence.Subagents(q.Get("subagents")), window)
+	})
+}
+
+// maxTextBytes bounds the offset in a text.
+const maxTextBytes = 1 << 40
+
+// wholeNumber reads a parameter that is a whole number from lo to hi, or returns fallback if it is missing.
+func wholeNumber(q url.Values, name string, fallback, lo, hi int) (int, error) {
+	text := q.Get(name)
+	if text == "" {
+		return fallback, nil
+	}
+
+	n, err := strconv.Atoi(text)
+	if err != nil || n < lo || n > hi {
+		return 0, fault.Field(name, "must be a whole number from %d to %d, got %q", lo, hi, text)
+	}
+
+	return n, nil
+}
+
+// answerTrace answers with what read makes of the trace of a finished rollout, within the memory of an export.
+func (a *API) answerTrace(
+	w http.ResponseWriter,
+	r *http.Request,
+	most int64,
+	read func(open func() (io.ReadCloser, error)) (any, error),
+) {
+	state, err := a.done(r)
+	if err != nil {
+		httpio.WriteRefusal(w, err)
+		return
+	}
+
+	x, ok := a.export(w, r, most)
+	if !ok {
+		return
+	}
+	defer x.leave()
+
+	answer, err := read(func() (io.ReadCloser, error) { return a.Rollouts.Open(r.Context(), state.ID, "trace") })
+	answerWith(w, answer, err)
+}

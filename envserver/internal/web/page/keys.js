@@ -1,0 +1,39 @@
+// Keys: j and k go through turns or rows, / searches, digits open tabs, ? shows this list.
+import { $, el } from "./dom.js";
+
+const help = [["j, k", "next and previous turn, or row of a list"], ["Enter", "open the row"], ["/", "search the transcript, or filter the list"], ["1 … 7", "open a tab"], ["g", "back to the list"], ["?", "this list"], ["Esc", "close"]];
+
+/** keys listens for the page's keys. */
+export function keys() {
+  const dialog = el("dialog", { "aria-label": "Keys" }, el("h2", {}, "Keys"), el("dl", {}, help.map(([key, what]) => [el("dt", {}, el("kbd", {}, key)), el("dd", {}, what)])), el("form", { method: "dialog" }, el("button", {}, "Close")));
+  document.body.append(dialog);
+  addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest?.("input, textarea, select, dialog")) return;
+    const act = { j: () => step(1), k: () => step(-1), "/": find, "?": () => dialog.showModal(), g: () => (location.hash = "#/rollouts") }[event.key] ?? (/^[1-9]$/.test(event.key) ? () => tab(Number(event.key)) : null);
+    if (!act) return;
+    event.preventDefault();
+    act();
+  });
+  $("keys").addEventListener("click", () => dialog.showModal());
+}
+
+const open = () => [...document.querySelectorAll("main > section")].find((s) => !s.hidden);
+
+// step focuses the next item: a turn, or the link of a row.
+function step(by) {
+  const page = open();
+  const items = [...page.querySelectorAll(page.id === "rollout" ? ".turn" : "tbody tr a:first-child")].filter((e) => e.checkVisibility());
+  if (!items.length) return;
+  const now = items.indexOf(document.activeElement.closest(".turn") ?? document.activeElement);
+  const to = items[Math.min(Math.max(now + by, 0), items.length - 1)];
+  to.scrollIntoView({ block: page.id === "rollout" ? "start" : "center" });
+  to.focus({ preventScroll: true });
+}
+
+function find() {
+  open().querySelector("input[type=search], form input")?.focus();
+}
+
+function tab(number) {
+  open().querySelectorAll("[role=tab]")[number - 1]?.click();
+}

@@ -1,0 +1,50 @@
+// Where the time of a rollout went: its phases, and within them model calls and tools.
+import { el, seconds, table } from "./dom.js";
+
+/** timeline returns the node of a rollout's time. turns are those of the trace, times those of tool calls, onTurn opens a turn. */
+export function timeline(state, turns, times, onTurn) {
+  const phases = state.phases ?? [];
+  if (!phases.length) return el("p", { class: "quiet" }, "The phases are not known.");
+  const stop = (p) => (p.end ? Date.parse(p.end) : state.finished_at ? Date.parse(state.finished_at) : Date.now());
+  const begin = Math.min(...phases.map((p) => Date.parse(p.start)));
+  const end = Math.max(...phases.map(stop), begin + 1);
+  const tools = [...times.values()].filter((t) => t.from && t.to);
+  const scale = (time) => (100 * (time - begin)) / (end - begin);
+  const bar = (from, to, tone, title, click) => el("rect", { x: scale(from), width: Math.max(scale(to) - scale(from), 0.15), height: 10, class: tone, click: click ?? null }, el("title", {}, title));
+  const lane = (name, bars) => el("li", {}, el("span", {}, name), el("svg", { viewBox: "0 0 100 10", preserveAspectRatio: "none", role: "img", "aria-label": name }, bars));
+  const model = turns.flatMap((t) => {
+    const from = t.timestamp * 1000;
+    const [asked, first, last] = [from + t.queued_s * 1000, from + t.first_byte_s * 1000, from + t.latency_s * 1000];
+    const open = () => onTurn(t.turn);
+    const name = `turn ${t.turn}: `;
+    return [
+      t.queued_s > 0.001 ? bar(from, asked, "wait", name + "waited " + seconds(t.queued_s), open) : [],
+      t.first_byte_s ? [bar(Math.min(asked, first), first, "prefill", `${name}first byte after ${seconds(t.first_byte_s)}`, open), bar(first, last, "decode", `${name}decoded for ${seconds(t.latency_s - t.first_byte_s)}`, open)] : bar(asked, last, "decode", name + seconds(t.latency_s), open),
+    ].flat();
+  });
+  const attempts = [...new Set(phases.map((p) => p.attempt))];
+  return el("div", {},
+    el("ol", { class: "lanes" },
+      attempts.map((n) => lane(attempts.length > 1 ? `Attempt ${n}` : "Phases", phases.filter((p) => p.attempt === n).map((p, i) => bar(Date.parse(p.start), stop(p), "phase" + (i % 2), `${words(p.phase)}: ${seconds((stop(p) - Date.parse(p.start)) / 1000)}`)))),
+      model.length ? lane("Model", model) : null,
+      tools.length ? lane("Tools", tools.map((t) => bar(t.from, t.to, t.failed ? "failed" : "tool", seconds((t.to - t.from) / 1000)))) : null),
+    el("div", { class: "axis", "aria-hidden": "true" }, el("span", {}, "0"), el("span", {}, seconds((end - begin) / 2000)), el("span", {}, seconds((end - begin) / 1000))),
+    model.length ? el("p", { class: "legend" }, [["wait", "waiting"], ["prefill", "to the first byte"], ["decode", "decoding"], ["tool", "tool"]].map(([tone, name]) => el("span", {}, el("i", { class: tone }), name))) : null,
+    spent(phases, turns, tools, stop), el("h3", {}, "Phases"), el("div", { class: "wide" }, el("table", {}, table(["Phase", { number: "Attempt" }, { number: "Begins" }, { number: "Time" }],
+      phases.map((p) => [words(p.phase), { number: p.attempt }, { number: seconds((Date.parse(p.start) - begin) / 1000) }, { number: seconds((stop(p) - Date.parse(p.start)) / 1000) }])))));
+}
+
+const words = (phase) => phase.replaceAll("_", " ");
+const sum = (list) => list.reduce((all, n) => all + n, 0);
+
+// spent says how the agent's time divides.
+function spent(phases, turns, tools, stop) {
+  const agent = sum(phases.filter((p) => p.phase === "running_agent").map((p) => (stop(p) - Date.parse(p.start)) / 1000));
+  if (!turns.length || !agent) return null;
+  const queued = sum(turns.map((t) => t.queued_s));
+  const model = sum(turns.map((t) => t.latency_s)) - queued;
+  const tool = sum(tools.map((t) => (t.to - t.from) / 1000));
+  const rows = [["Model", model], ["Waiting for the endpoint", queued], ["Tools", tool], ["Agent and everything else", Math.max(agent - model - queued - tool, 0)]];
+  return [el("h3", {}, "The agent's time"), el("div", { class: "wide" }, el("table", {}, table(["Part", { number: "Time" }, { number: "Share" }], rows.map(([name, s]) => [name, { number: seconds(s) }, { number: `${Math.round((100 * s) / agent)} %` }]))),
+    el("small", {}, "Calls at the same time count each, so that the parts may be more than the whole."))];
+}

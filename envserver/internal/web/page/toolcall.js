@@ -1,0 +1,98 @@
+// A tool call as what it is: a command with its output, an edit as a difference, a file as code.
+import { painter } from "./code.js";
+import { diff, paintDiff, patchLines } from "./diff.js";
+import { el, seconds } from "./dom.js";
+import { block, visible } from "./text.js";
+
+/**
+ * toolCall returns a call's node, and functions that add its result and its time. rest is that of block, for arguments that were not sent whole.
+ */
+export function toolCall(name, text, rest) {
+  const args = parse(text);
+  const chips = el("span", { class: "chips" });
+  const output = el("div", { class: "output" });
+  const [title, body] = rest?.bytes || !args ? ["", [block(text, { rest })]] : shape(args);
+  const node = el("section", { class: "call" }, el("header", {}, el("b", {}, visible(name || "tool")), el("code", { class: "title" }, visible(title)), chips), body, output);
+  const exit = (status) => {
+    if (!chips.querySelector(".exit")) chips.prepend(el("span", { class: "exit " + (status ? "bad" : "good") }, `exit ${status}`));
+  };
+  return {
+    node,
+    /** result shows the call's result; that of a rollout's trace replaces that of its events. */
+    result(resultText, resultRest) {
+      const answer = resultRest?.bytes ? null : wrapped(resultText);
+      if (Number.isInteger(answer?.exit)) exit(answer.exit);
+      const found = answer ? [answer.output, answer.error].filter(Boolean).join("\n") : resultText;
+      output.replaceChildren(found ? block(found, { rest: resultRest, paint: resultPainter(args) }) : el("p", { class: "quiet" }, "no output"));
+    },
+    append(more) {
+      const pre = output.querySelector("pre") ?? output.appendChild(el("pre"));
+      pre.append(visible(more));
+    },
+    /** timing shows how long the call took, and whether it failed. */
+    timing({ seconds: took, failed, running }) {
+      chips.querySelector(".took")?.remove();
+      if (running) chips.append(el("span", { class: "took running" }, "running"));
+      else if (took !== undefined) chips.append(el("span", { class: "took" }, seconds(took)));
+      if (failed && !chips.querySelector(".failed")) chips.prepend(el("span", { class: "failed bad" }, "failed"));
+      node.classList.toggle("has-failed", Boolean(failed));
+    },
+  };
+}
+
+function parse(text) {
+  try {
+    const value = JSON.parse(text || "{}");
+    return value && typeof value === "object" && !Array.isArray(value) ? value : null;
+  } catch {
+    return null; // the model wrote no JSON
+  }
+}
+
+const string = (...values) => values.find((v) => typeof v === "string");
+const pathOf = (a) => string(a.filePath, a.file_path, a.path, a.filename, a.file) ?? "";
+
+// shape returns the title of a call and its body.
+function shape(a) {
+  const command = string(a.command, a.cmd, a.script);
+  const others = (...shown) => fields(Object.entries(a).filter(([key]) => !shown.includes(key)));
+  if (command !== undefined) return [string(a.description) ?? "", [block(command, { className: "command" }), others("command", "cmd", "script", "description")]];
+  const path = pathOf(a);
+  const paths = ["filePath", "file_path", "path", "filename", "file"];
+  const edits = Array.isArray(a.edits) ? a.edits : [a];
+  const pairs = edits.map((e) => [string(e?.oldString, e?.old_string, e?.old_str, e?.old), string(e?.newString, e?.new_string, e?.new_str, e?.new)]);
+  if (pairs.length && pairs.every(([before, after]) => before !== undefined && after !== undefined)) {
+    const changes = pairs.map(([before, after]) => block(after, { className: "diff", paint: () => paintDiff(diff(before, after)) }));
+    return [path, [changes, others(...paths, "edits", "oldString", "old_string", "old_str", "old", "newString", "new_string", "new_str", "new")]];
+  }
+  const patch = string(a.patch, a.patchText, a.diff);
+  if (patch !== undefined) return [path, [block(patch, { className: "diff", paint: (text) => paintDiff(patchLines(text)) }), others(...paths, "patch", "patchText", "diff")]];
+  const content = string(a.content, a.contents, a.file_text);
+  if (content !== undefined && path) return [path, [block(content, { className: "file", paint: painter(path) }), others(...paths, "content", "contents", "file_text")]];
+  const code = string(a.code);
+  if (code !== undefined) return [path, [block(code, { className: "file", paint: painter("x.py") }), others(...paths, "code")]];
+  return [path, [others(...paths)]];
+}
+
+// fields shows arguments by name: texts as they are, other values as JSON.
+function fields(list) {
+  if (!list.length) return null;
+  return el("dl", { class: "arguments" }, list.map(([name, value]) => {
+    const text = typeof value === "string" ? value : JSON.stringify(value);
+    return [el("dt", {}, visible(name)), el("dd", {}, text.includes("\n") || text.length > 120 ? block(text) : el("code", {}, visible(text)))];
+  }));
+}
+
+// wrapped reads a result that is JSON with an output; null: it is a text.
+function wrapped(text) {
+  const value = text.startsWith("{") ? parse(text) : null;
+  const output = string(value?.output, value?.stdout);
+  if (output === undefined) return null;
+  return { output, error: string(value.error, value.stderr), exit: value.metadata?.exit_code ?? value.exit_code };
+}
+
+// A file that a tool read has the colours of its language.
+function resultPainter(args) {
+  const path = args && string(args.command, args.cmd) === undefined ? pathOf(args) : "";
+  return path ? painter(path) : null;
+}

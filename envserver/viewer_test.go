@@ -1,0 +1,341 @@
+package envserver_test
+
+import (
+	"encoding/json"
+	"hash/fnv"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// agentCall is what a scripted agent of these tests says and does in one model call.
+type agentCall struct {
+	thinking, text string
+
+	// a tool call: the tool, its arguments, its result
+	tool, arguments, result string
+
+	// two tokens of the next prompt were sampled as one
+	retokenized bool
+}
+
+// session of an agent that mends a bug: it looks, thinks, edits, and leaves a test failing.
+func mendingSession() []agentCall {
+	return []agentCall{
+		{
+			thinking:  "The test names a file parser.py, and nothing is skipped there. I should look at the tests before I change anything.",
+			text:      "I'll look at the failing test first.",
+			tool:      "bash",
+			arguments: `{"command":"cd /work && python -m pytest -q tests/test_parser.py 2>&1 | tail -20","description":"Run the parser's tests"}`,
+			result:    "..F.                                                      [100%]\n=================== FAILURES ===================\n    def test_empty_quotes():\n>       assert split('a,\"\",b') == ['a', '', 'b']\nE       AssertionError: assert ['a', 'b'] == ['a', '', 'b']\n\ntests/test_parser.py:31: AssertionError\n1 failed, 3 passed in 0.04s\n",
+		},
+		{
+			thinking:  "The fields that are empty are dropped. Let me read the splitter.",
+			tool:      "read",
+			arguments: `{"filePath":"/work/parser.py"}`,
+			result:    "def split(line):\n    fields, field, quoted = [], '', False\n    for char in line:\n        if char == '\"':\n            quoted = not quoted\n        elif char == ',' and not quoted:\n            if field:\n                fields.append(field)\n            field = ''\n        else:\n            field += char\n    if field:\n        fields.append(field)\n    return fields\n",
+		},
+		{
+			text:        "Empty fields are skipped because of `if field:`. I remove both conditions.",
+			tool:        "edit",
+			arguments:   `{"filePath":"/work/parser.py","oldString":"        elif char == ',' and not quoted:\n            if field:\n                fields.append(field)\n            field = ''\n        else:\n            field += char\n    if field:\n        fields.append(field)\n    return fields","newString":"        elif char == ',' and not quoted:\n            fields.append(field)\n            field = ''\n        else:\n            field += char\n    fields.append(field)\n    return fields"}`,
+			result:      "Edit applied successfully.",
+			retokenized: true,
+		},
+		{
+			tool:      "write",
+			arguments: `{"filePath":"/work/notes.md","content":"# Parser\n\nEmpty fields are kept, quoted or not.\n"}`,
+			result:    "Wrote file successfully.",
+		},
+		{
+			tool:      "bash",
+			arguments: `{"command":"cd /work && python -m pytest -q"}`,
+			result:    "....F                                                     [100%]\nE       AssertionError: split('') must be []\n1 failed, 4 passed in 0.05s\n",
+		},
+		{text: "The parser keeps empty fields now. One test about empty lines fails, which the task does not mention, so I leave it."},
+	}
+}
+
+var pieces = regexp.MustCompile(`<\|[a-z_]+\|>|\s?\w{1,6}|\s?[^\w\s]|\s+`)
+
+// tokenize splits a text into tokens of a toy vocabulary.
+func tokenize(text string) (ids []int32, texts []string) {
+	for _, piece := range pieces.FindAllString(text, -1) {
+		h := fnv.New32a()
+		_, _ = h.Write([]byte(piece))
+		ids, texts = append(ids, int32(h.Sum32()%150_000)), append(texts, piece)
+	}
+
+	return ids, texts
+}
+
+// recorded returns the trace of a session as JSON lines, and the events that its agent reported.
+func recorded(t *testing.T, instruction string, session []agentCall) (lines string, events []rollout.Event) {
+	t.Helper()
+
+	at := time.Unix(1_700_000_000, 500_000_000)
+	messages := []any{
+		map[string]string{"role": "system", "content": "You are a careful engineer. You work in /work and have a shell.\n\n# Rules\n- Read before you change.\n- Keep changes small.\n"},
+		map[string]string{"role": "user", "content": instruction},
+	}
+	prompt, _ := tokenize("<|im_start|>system You are a careful engineer.<|im_end|> <|im_start|>user " + instruction + "<|im_end|> <|im_start|>assistant ")
+
+	event := func(kind rollout.EventKind, data any) {
+		raw, err := json.Marshal(data)
+		require.NoError(t, err)
+
+		events = append(events, rollout.Event{Kind: kind, Data: raw})
+	}
+
+	var out strings.Builder
+
+	for i, s := range session {
+		call := "call_" + string(rune('a'+i))
+		reply := map[string]any{"role": "assistant", "content": s.text}
+		says := s.text
+
+		if s.thinking != "" {
+			reply["reasoning_content"] = s.thinking
+			says = "<think> " + s.thinking + " </think> " + says
+		}
+
+		if s.tool != "" {
+			reply["tool_calls"] = []any{map[string]any{"id": call, "type": "function", "function": map[string]string{"name": s.tool, "arguments": s.arguments}}}
+			says += ` <tool_call>{"name": "` + s.tool + `", "arguments": ` + s.arguments + `}</tool_call>`
+		}
+
+		ids, texts := tokenize(says + "<|im_end|>")
+		rendered := ids
+
+		if k := slices.Index(texts, " skippe"); s.retokenized && k >= 0 {
+			ids = slices.Concat(ids[:k], []int32{ids[k] + 1}, ids[k+2:])
+			texts = slices.Concat(texts[:k], []string{texts[k] + texts[k+1]}, texts[k+2:])
+		}
+
+		logprobs := make([]float64, len(ids))
+
+		for j, id := range ids {
+			logprobs[j] = -float64(id%97) * float64(id%89) * float64(id%83) / 200_000
+		}
+
+		finish := "tool_calls"
+		if s.tool == "" {
+			finish = "stop"
+		}
+
+		request, err := json.Marshal(map[string]any{"model": "qwen3-4b", "temperature": 1, "messages": messages})
+		require.NoError(t, err)
+		response, err := json.Marshal(map[string]any{"choices": []any{map[string]any{"message": reply, "finish_reason": finish}}})
+		require.NoError(t, err)
+
+		version := "step-41"
+		if i > 2 {
+			version = "step-42"
+		}
+
+		line, err := json.Marshal(rollout.Turn{
+			Turn: i + 1, CallID: call, Kind: rollout.KindAgent, Lineage: "ses_1", Branch: rollout.BranchRoot,
+			Delivered: true, Train: true, FinishReason: finish, PromptTokenIDs: prompt, CompletionTokenIDs: ids,
+			CompletionTokens: texts, PerTokenLogps: logprobs, ModelVersion: version, UpstreamStatus: 200, UpstreamTries: 1,
+			Usage:      rollout.Usage{PromptTokens: int64(len(prompt)), CompletionTokens: int64(len(ids)), CachedPromptTokens: int64(len(prompt)) / 2},
+			Timestamp:  float64(at.UnixMilli()) / 1000,
+			FirstByteS: 0.31, LatencyS: 1.2 + 0.4*float64(i), QueuedS: 0.05, Request: request, Response: response,
+		})
+		require.NoError(t, err)
+		out.Write(append(line, '\n'))
+
+		at = at.Add(time.Duration(1200+400*i) * time.Millisecond)
+		stamp := rollout.Stamp{Attempt: 1, At: at}
+		event(rollout.EventTurn, rollout.TurnEvent{Stamp: stamp, Turn: i + 1, TurnKind: rollout.KindAgent, CompletionTokens: int64(len(ids)), LatencyS: 1.2})
+
+		if s.thinking != "" {
+			event(rollout.EventThinking, rollout.TextEvent{Stamp: stamp, Text: s.thinking})
+		}
+
+		if s.text != "" {
+			event(rollout.EventText, rollout.TextEvent{Stamp: stamp, Text: s.text})
+		}
+
+		if s.tool == "" {
+			continue
+		}
+
+		input := json.RawMessage(s.arguments)
+		if !json.Valid(input) {
+			input = json.RawMessage("{}")
+		}
+
+		event(rollout.EventToolStart, rollout.ToolEvent{Stamp: stamp, CallID: call, Tool: s.tool, Input: input})
+
+		at = at.Add(time.Duration(300+900*(i%2)) * time.Millisecond)
+		event(rollout.EventToolEnd, rollout.ToolEvent{Stamp: rollout.Stamp{Attempt: 1, At: at}, CallID: call, Tool: s.tool, Output: s.result, Status: "completed"})
+
+		messages = append(messages, reply, map[string]string{"role": "tool", "tool_call_id": call, "content": s.result})
+
+		after, _ := tokenize(" <|im_start|>tool " + s.result + "<|im_end|> <|im_start|>assistant ")
+		prompt = append(append(append([]int32{}, prompt...), rendered...), after...)
+	}
+
+	return out.String(), events
+}
+
+// record makes every rollout of the rig one of an agent with a session, whose second verifier command fails.
+func (r *rig) record(session []agentCall) {
+	r.t.Helper()
+
+	r.fake.lines, r.fake.log = recorded(
+		r.t,
+		"The CSV parser in /work/parser.py drops empty fields. Mend it, so that tests/test_parser.py passes.",
+		session,
+	)
+
+	begun := time.Unix(1_700_000_000, 500_000_000)
+	at := func(s int) time.Time { return begun.Add(time.Duration(s) * time.Second) }
+	r.fake.phases = []rollout.PhaseTiming{
+		{Phase: rollout.PhaseQueued, Attempt: 1, Start: at(-6), End: new(at(-4))},
+		{Phase: rollout.PhaseCreating, Attempt: 1, Start: at(-4), End: new(at(-1))},
+		{Phase: rollout.PhaseSetup, Attempt: 1, Start: at(-1), End: new(begun)},
+		{Phase: rollout.PhaseAgent, Attempt: 1, Start: begun, End: new(at(18))},
+		{Phase: rollout.PhaseVerifying, Attempt: 1, Start: at(18), End: new(at(21))},
+		{Phase: rollout.PhaseCollecting, Attempt: 1, Start: at(21), End: new(at(22))},
+	}
+	r.fake.edit = func(res *rollout.Result) {
+		res.Grading = rollout.Grading{Status: rollout.Graded}
+		res.Usage = rollout.Usage{
+			Turns: len(session), PromptTokens: 3349, CachedPromptTokens: 1672, CompletionTokens: 516, CostUSD: 0.0031,
+		}
+
+		for i := range res.VerifyResults {
+			c := &res.VerifyResults[i]
+			c.DurationS, c.Stdout, c.Stderr = 0.8, "....                       [100%]\n4 passed in 0.04s\n", ""
+
+			if c.ExitCode != 0 {
+				c.Stdout = "....F                      [100%]\nE   AssertionError: split('') must be []\n1 failed, 4 passed in 0.05s\n"
+				c.Stderr = "warning: the cache is not writable\n"
+			}
+		}
+	}
+}
+
+// startViewer starts a server without tokens with one rollout of a session, and opens the rollout's page.
+func startViewer(t *testing.T, session []agentCall, query string) browser {
+	t.Helper()
+	r := start(t, withWeb)
+	r.record(session)
+
+	body, err := json.Marshal(task("mend-parser-7", "x", "task_id", "mend-parser",
+		"verify", []string{"python -m pytest -q tests/test_parser.py", "python -m pytest -q"}))
+	require.NoError(t, err)
+	r.do("POST", "/rollouts", string(body))
+
+	b := newBrowser(t, 1440, 1000)
+	b.run(chromedp.Navigate(r.url + "/web/#/rollouts/mend-parser-7" + query))
+	b.waitForText("#rollout .turns", "Turn 1")
+
+	return b
+}
+
+// A reader sees each tool call as what it is, finds the failing command of the verifier, and searches.
+func TestPageShowsATranscript(t *testing.T) {
+	t.Parallel()
+	b := startViewer(t, mendingSession(), "")
+
+	for _, part := range []string{
+		"System prompt", "drops empty fields", "I'll look at the failing test first.", "1 failed, 3 passed", "def split(line):",
+		"One test about empty lines fails",
+	} {
+		b.waitForText("#rollout .turns", part)
+	}
+
+	b.waitForText(".turn[data-turn='1'] .command", "python -m pytest -q tests/test_parser.py")
+	b.waitForText(".turn[data-turn='2'] .call .chips", "1.2 s")
+	b.waitForText(".turn[data-turn='3'] .line.removed", "if field:")
+	b.waitForText(".turn[data-turn='4'] .call .title", "/work/notes.md")
+	b.waitForText("#rollout .facts", "step-41, step-42")
+	b.savePicture("transcript")
+
+	b.run(chromedp.KeyEvent("3"))
+	b.waitForText("#panel-verifier details[open]", "split('') must be []")
+	b.eventually(`document.querySelectorAll("#panel-verifier details[open]").length === 1`)
+	b.savePicture("verifier")
+
+	b.run(chromedp.KeyEvent("jj"))
+	b.eventually(`document.activeElement.dataset.turn === "2"`)
+	b.run(chromedp.KeyEvent("/"))
+	// the simulated key also types its character, which a keyboard's does not
+	b.eventually(`(document.activeElement.value = "", document.activeElement.type === "search")`)
+	b.run(chromedp.SendKeys("#rollout input[type=search]", "FIELDS.append"))
+	b.waitForText("#rollout .search", "1 of ")
+	b.eventually(`(document.activeElement.blur(), true)`)
+	b.run(chromedp.KeyEvent("?"))
+	b.eventually(`document.querySelector("dialog").open`)
+}
+
+// A reader sees which tokens were sampled and trained, why a sequence breaks, and the least likely token.
+func TestPageShowsTokens(t *testing.T) {
+	t.Parallel()
+	b := startViewer(t, mendingSession(), "?tab=tokens")
+	b.waitForText("#panel-tokens .break", "has the same text as the reply of turn 3, in other tokens")
+	b.eventually(`[...document.querySelectorAll(".sides > div:first-child .differs")].map((e) => e.textContent).join() === " skipped"`)
+	b.eventually(`[...document.querySelectorAll(".sides > div:last-child .differs")].map((e) => e.textContent).join() === " skippe,d"`)
+	b.eventually(`document.querySelectorAll("#panel-tokens .token-text .token.trained").length > 300`)
+	b.eventually(`document.querySelectorAll("#panel-tokens .token.prompt.trained").length === 0`)
+	b.savePicture("break")
+	b.run(chromedp.Click(`//button[text()="Jump to the least likely token"]`))
+	b.waitForText("#panel-tokens .inspect", "weights step-41")
+	b.savePicture("tokens")
+	b.eventually(`(() => {
+	  const choose = document.querySelector("#panel-tokens select");
+	  choose.value = "1";
+	  choose.dispatchEvent(new Event("change"));
+	  return true;
+	})()`)
+	b.waitForText("#panel-tokens dl", "with the rollout")
+	b.eventually(`document.querySelector("#panel-tokens .break") === null`)
+	b.run(setColorScheme("dark"))
+	b.requireReadable("tokens")
+}
+
+// What a model and its tools write is shown as text, whatever it is, and megabytes of it can be read to the end.
+func TestPageShowsHostileTexts(t *testing.T) {
+	t.Parallel()
+
+	evil := `<script>document.title="owned"</script><img src=x onerror="document.title='owned'">`
+	arguments := func(v map[string]string) string {
+		raw, err := json.Marshal(v)
+		require.NoError(t, err)
+
+		return string(raw)
+	}
+	session := []agentCall{
+		{thinking: evil, text: "\u202egpj.exe \u001b[2J\u0000" + evil, tool: evil, arguments: arguments(map[string]string{"command": evil, evil: evil}), result: evil},
+		{tool: "edit", arguments: arguments(map[string]string{"path": evil, "old_string": evil, "new_string": evil + "\n"}), result: strings.Repeat("line "+evil+"\n", 20_000) + "the very end"},
+		{tool: "write", arguments: arguments(map[string]string{"path": evil + ".py", "content": evil}), result: "{not json"},
+		{tool: "bash", arguments: `{"command": broken`, result: ""},
+		{text: "done"},
+	}
+	b := startViewer(t, session, "")
+	b.waitForText(".turn[data-turn='1']", "⟨U+202E⟩gpj.exe ␛[2J␀<script>")
+	b.waitForText(".turn[data-turn='4']", `{"command": broken`)
+	b.waitForText(".turn[data-turn='2']", " MiB are here. Load more")
+	b.eventually(`(() => {
+	  const output = document.querySelector(".turn[data-turn='2'] .output");
+	  if (output.textContent.includes("the very end")) return true;
+	  [...output.querySelectorAll("button:not(:disabled)")].find((e) => e.textContent.includes("Load more"))?.click();
+	  return false;
+	})()`)
+
+	for _, tab := range []string{"timeline", "calls", "verifier", "tokens", "files", "logs", "data"} {
+		b.run(chromedp.Click("#tab-" + tab))
+	}
+
+	b.waitForText("#panel-tokens", "sampled")
+	b.eventually(`document.title === "mend-parser-7 – rolloutd" && document.querySelectorAll("main script, main img").length === 0`)
+}
