@@ -12,7 +12,7 @@ const maxChars = 200_000; // longer files are shown without colours
 /** painter returns a function that makes nodes of a file's text, by the file's name. */
 export function painter(name) {
   if (plain.test(name) && !/\.json$/i.test(name)) return (text) => [visible(text)];
-  const comment = hash.test(name) ? "#[^\\n]*" : "\\/\\/[^\\n]*|\\/\\*[\\s\\S]*?\\*\\/";
+  const comment = hash.test(name) ? "(?<![^\\s])#[^\\n]*" : "\\/\\/[^\\n]*|\\/\\*[\\s\\S]*?\\*\\/";
   const token = new RegExp(`(${comment})|("""[\\s\\S]*?"""|'''[\\s\\S]*?'''|"(?:[^"\\\\\\n]|\\\\.)*"|'(?:[^'\\\\\\n]|\\\\.)*'|\`(?:[^\`\\\\]|\\\\.)*\`)|\\b(\\d[\\w.]*)\\b|([A-Za-z_]\\w*)`, "g");
   return (text) => (text.length > maxChars ? [visible(text)] : paint(text, token));
 }

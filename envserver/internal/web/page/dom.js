@@ -27,6 +27,7 @@ export function complain(text) {
 /** seconds formats a duration for a table. */
 export function seconds(s) {
   if (s === null || !Number.isFinite(s)) return "";
+  if (s > 0 && s < 0.1) return Math.max(Math.round(s * 1000), 1) + " ms";
   const whole = Math.round(s);
   if (whole < 60) return s.toFixed(1) + " s";
   return Math.floor(whole / 60) + " min " + (whole % 60) + " s";

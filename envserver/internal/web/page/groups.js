@@ -1,5 +1,6 @@
 // Groups of rollouts: the list, and one group with the rewards of its rollouts.
 import { get, post } from "./api.js";
+import { compare } from "./compare.js";
 import { $, complain, el, facts, link, section, show, table } from "./dom.js";
 import { keep } from "./keep.js";
 import { outcome, rolloutLink } from "./rollouts.js";
@@ -36,12 +37,17 @@ export async function group(id) {
   // The button is not redrawn, so that no click is lost.
   const abort = el("button", { type: "button", hidden: true, click: () => end(abort, path, draw) }, "Abort");
   const live = el("div");
+  const side = el("div");
+  let ended = 0; // members for which the comparison was made: it is kept while the group does not change
   const draw = async () => {
     const state = await get(path);
     abort.hidden = Boolean(state.outcome);
     live.replaceChildren(...details(state));
+    const now = state.members.filter((m) => m.outcome).length;
+    if (now !== ended) side.replaceChildren(compare(state.members) ?? "");
+    ended = now;
   };
-  $("group").replaceChildren(el("h2", { id: "group-title" }, id), abort, live);
+  $("group").replaceChildren(el("h2", { id: "group-title" }, id), abort, live, side);
   await keep(draw);
 }
 

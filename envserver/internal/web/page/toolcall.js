@@ -25,17 +25,22 @@ export function toolCall(name, text, rest) {
       const found = answer ? [answer.output, answer.error].filter(Boolean).join("\n") : resultText;
       output.replaceChildren(found ? block(found, { rest: resultRest, paint: resultPainter(args) }) : el("p", { class: "quiet" }, "no output"));
     },
+    /** status shows how the call ended; exit may be missing. */
+    status({ exit: code, failed }) {
+      if (Number.isInteger(code)) exit(code);
+      if (failed) this.timing({ failed });
+    },
     append(more) {
       const pre = output.querySelector("pre") ?? output.appendChild(el("pre"));
       pre.append(visible(more));
     },
     /** timing shows how long the call took, and whether it failed. */
     timing({ seconds: took, failed, running }) {
-      chips.querySelector(".took")?.remove();
+      if (running || took !== undefined) chips.querySelector(".took")?.remove();
       if (running) chips.append(el("span", { class: "took running" }, "running"));
       else if (took !== undefined) chips.append(el("span", { class: "took" }, seconds(took)));
       if (failed && !chips.querySelector(".failed")) chips.prepend(el("span", { class: "failed bad" }, "failed"));
-      node.classList.toggle("has-failed", Boolean(failed));
+      if (failed) node.classList.add("has-failed");
     },
   };
 }
@@ -93,6 +98,6 @@ function wrapped(text) {
 
 // A file that a tool read has the colours of its language.
 function resultPainter(args) {
-  const path = args && string(args.command, args.cmd) === undefined ? pathOf(args) : "";
+  const path = args && string(args.command, args.cmd, args.content, args.file_text, args.contents, args.newString, args.new_string, args.new_str) === undefined ? pathOf(args) : "";
   return path ? painter(path) : null;
 }

@@ -21,6 +21,7 @@ export function transcript(path, { onTurns, onShow }) {
   };
   const current = () => live ?? (live = list.appendChild(el("article", { class: "turn", tabindex: "-1" })));
   const call = (into, id, made) => {
+    for (const written of into.querySelectorAll(".as-written")) written.open = false;
     into.append(made.node);
     calls.set(id, made);
     timing(id);
@@ -69,6 +70,33 @@ export function transcript(path, { onTurns, onShow }) {
       after = page.next ?? 0;
     } while (after);
     note.textContent = turns.length ? "" : "No model call was recorded.";
+    if (turns.length && !turns.some((t) => t.parts.some((p) => p.kind === "user"))) await weave();
+  };
+
+  // weave adds the agent's own record: an agent that continues by token ids sends no messages.
+  const weave = async () => {
+    const record = await get(`${path}/messages`).catch(() => null); // a command has none
+    const replied = turns.filter((t) => t.kind === "agent" && !t.broken && t.delivered);
+    let before = [];
+    for (const message of record?.messages ?? []) {
+      const parts = message.parts ?? [];
+      if (message.info?.role === "user") {
+        if (message.info.system) before.push(said("system", message.info.system));
+        before.push(...parts.filter((p) => p.type === "text").map((p) => said("user", p.text)));
+        continue;
+      }
+      const article = list.querySelector(`[data-turn="${replied.shift()?.turn}"]`);
+      if (!article) break;
+      article.querySelector("header").after(...before);
+      before = [];
+      for (const part of parts.filter((p) => p.type === "tool")) {
+        const made = toolCall(part.tool, JSON.stringify(part.state?.input ?? {}));
+        call(article, part.callID, made);
+        const { output, error, metadata, status } = part.state ?? {};
+        made.result([output, error].filter(Boolean).join("\n"));
+        made.status({ exit: metadata?.exit_code, failed: status === "error" });
+      }
+    }
   };
 
   const article = (turn) => {
@@ -91,7 +119,15 @@ const cut = (e) => (e.bytes ? { cut: e.bytes } : null);
 
 const kinds = { user: "User", assistant: "The agent sends as its own", tool_result: "Result", error: "Error of the endpoint" };
 
+// Markup of models whose replies the engine does not parse: thinking first, calls last.
+const markup = /^(?:\s*<think>([\s\S]*?)<\/think>)?([\s\S]*?)(<tool_call>[\s\S]*)?$/;
+
 function said(kind, text, rest) {
+  const [, thinking, own, written] = kind === "text" && !rest ? markup.exec(text) : [];
+  if (thinking !== undefined || written !== undefined) {
+    return el("div", {}, thinking?.trim() ? said("thinking", thinking.trim()) : null, own.trim() ? said("text", own.trim()) : null,
+      written ? el("details", { class: "said as-written", open: true }, el("summary", {}, "Tool call as the model wrote it"), block(written)) : null);
+  }
   const body = rest?.cut ? [block(text), el("p", { class: "quiet" }, `${size(rest.cut)} in all: the whole text is here when the rollout has ended.`)] : block(text, { className: kind === "tool_result" ? "" : "prose", rest });
   if (kind === "system" || kind === "thinking") {
     const first = visible(text.trim().split("\n")[0].slice(0, 160));
