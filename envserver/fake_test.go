@@ -64,6 +64,9 @@ type fake struct {
 	// of every trace; empty: see left; set before the first
 	lines string
 
+	// traces of single rollouts, by id; others have lines; set before the first
+	tracesByID map[string]string
+
 	// content of every artifact; empty: name and id of the rollout
 	left string
 }
@@ -418,7 +421,7 @@ func (f *fake) Open(_ context.Context, id, name string) (io.ReadCloser, error) {
 		return io.NopCloser(bytes.NewReader(bytes.TrimSpace(b.Bytes()))), nil
 	}
 
-	if lines := f.trace(); name == "trace" && lines != "" {
+	if lines := cmp.Or(f.tracesByID[id], f.trace()); name == "trace" && lines != "" {
 		return io.NopCloser(strings.NewReader(lines)), nil
 	}
 

@@ -3,6 +3,7 @@ package envserver_test
 import (
 	"encoding/json"
 	"hash/fnv"
+	"net/http"
 	"regexp"
 	"slices"
 	"strings"
@@ -338,4 +339,66 @@ func TestPageShowsHostileTexts(t *testing.T) {
 
 	b.waitForText("#panel-tokens", "sampled")
 	b.eventually(`document.title === "mend-parser-7 – rolloutd" && document.querySelectorAll("main script, main img").length === 0`)
+}
+
+// An agent that continues by token ids sends no messages. Its own record has the instruction, the calls and the results.
+func TestPageShowsAnAgentOfTokenIDs(t *testing.T) {
+	t.Parallel()
+	r := start(t, withWeb)
+	line, err := json.Marshal(rollout.Turn{
+		Turn: 1, Kind: rollout.KindAgent, Delivered: true, Request: json.RawMessage(`{"prompt":[1,2]}`),
+		Response: json.RawMessage(`{"choices":[{"text":"<think>hm</think>I look.<tool_call>{\"name\": \"terminal\"}</tool_call>"}]}`),
+	})
+	require.NoError(t, err)
+
+	r.fake.lines = string(line) + "\n"
+	r.begin("react")
+	r.fake.mu.Lock()
+	r.fake.messages["react"] = rollout.Transcript{Messages: []json.RawMessage{
+		json.RawMessage(`{"info":{"role":"user","system":"call tools"},"parts":[{"type":"text","text":"find the file"}]}`),
+		json.RawMessage(`{"info":{"role":"assistant"},"parts":[{"type":"text","text":"x"},{"type":"tool","callID":"c1","tool":"terminal","state":{"status":"error","input":{"command":"ls /work"},"output":"a.txt","error":"Exit code: 2","metadata":{"exit_code":2}}}]}`),
+	}}
+	r.fake.mu.Unlock()
+
+	b := newBrowser(t, 1200, 900)
+	b.run(chromedp.Navigate(r.url + "/web/#/rollouts/react"))
+
+	for _, part := range []string{"call tools", "find the file", "hm", "I look.", "ls /work", "a.txt", "exit 2", "Tool call as the model wrote it"} {
+		b.waitForText(".turn[data-turn='1']", part)
+	}
+
+	b.eventually(`!document.querySelector(".as-written").open`)
+}
+
+// Two rollouts of a group stand side by side, with the first turn that differs marked.
+func TestPageComparesRollouts(t *testing.T) {
+	t.Parallel()
+	r, groups := withGroups(t, withWeb)
+	r.record(mendingSession())
+
+	other := mendingSession()
+	other[2].text = "I would rather write the parser anew."
+	lines, _ := recorded(t, "The CSV parser in /work/parser.py drops empty fields. Mend it, so that tests/test_parser.py passes.", other)
+	r.fake.tracesByID = map[string]string{"parsers-2": lines}
+
+	status, _, out := r.do("POST", "/groups", strings.Replace(groupBody("parsers"), `"group_size":2`, `"group_size":3`, 1))
+	require.Equal(t, http.StatusAccepted, status, out)
+	groups.finish("parsers", new(1.0), nil, new(0.5))
+
+	for _, id := range []string{"parsers-0", "parsers-1", "parsers-2"} {
+		r.begin(id)
+	}
+
+	b := newBrowser(t, 1440, 900)
+	b.run(chromedp.Navigate(r.url + "/web/#/groups/parsers"))
+	b.waitForText("#group", "Show side by side")
+	b.run(chromedp.Click(`//button[text()="Show side by side"]`))
+	b.waitForText("#group", "The first 2 turns are the same; they differ from turn 3 on.")
+	b.waitForText(".compared > :last-child .first-difference", "I would rather write the parser anew.")
+	b.eventually(`document.querySelectorAll(".first-difference").length === 2`)
+	b.savePicture("compare")
+	// the check of overlaps does not know what a scrolled box hides
+	b.eventually(`(document.querySelectorAll(".compared > section").forEach((s) => (s.scrollTop = 0)), true)`)
+	b.run(setColorScheme("dark"))
+	b.requireReadable("group")
 }

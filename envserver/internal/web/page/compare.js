@@ -42,8 +42,10 @@ function mark(pair) {
   if (at === most) return `All ${most} turns are the same.`;
   pair.forEach((t) => {
     const article = t.turns[at] && t.node.querySelector(`[data-turn="${t.turns[at].turn}"]`);
-    article?.classList.add("first-difference");
-    article?.scrollIntoView({ block: "nearest" });
+    if (!article) return;
+    article.classList.add("first-difference");
+    const box = article.closest("section");
+    box.scrollTop += article.getBoundingClientRect().top - box.getBoundingClientRect().top;
   });
   return at ? `The first ${at} turns are the same; they differ from turn ${at + 1} on.` : "They differ from the first turn on.";
 }
