@@ -17,9 +17,10 @@ import (
 func upstreamCommand(s std) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "upstream",
+		Aliases: []string{"endpoints"},
 		Args:    cli.Subcommands,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-		Short:   "Pause, drain and resume the calls to a model endpoint",
+		Short:   "List model endpoints; pause, drain and resume their calls",
 		GroupID: groupTraining,
 		Long: "While an endpoint is paused, no call to it begins and agents wait. NAME is the name of an endpoint (vllm, openai,\n" +
 			"hf_router, scripted), or HOST:PORT of an endpoint without a name. A pause ends after --for.\n" +
@@ -69,7 +70,7 @@ func upstreamCommand(s std) *cobra.Command {
 	drain.Flags().
 		DurationVar(&wait, "wait", 5*time.Minute, "how long to wait for calls in flight; the pause remains if they take longer")
 	drain.Flags().BoolVar(&abort, "abort", false, "cancel calls that take longer; they are repeated after the pause")
-	cmd.AddCommand(show, pause, drain, resume)
+	cmd.AddCommand(upstreamLs(s), show, pause, drain, resume)
 
 	return cmd
 }
@@ -118,7 +119,11 @@ func upstreamAction(
 
 		fmt.Fprintf(s.out, "%s: %s, %d calls in flight, %d waiting\n", args[0], state, st.InFlight, st.Queued)
 
-		if st.Busy != "" && !st.Paused {
+		if st.Unreachable != "" {
+			fmt.Fprintln(s.out, st.Unreachable)
+		}
+
+		if st.Busy != "" && !st.Paused && st.Busy != st.Unreachable {
 			fmt.Fprintf(s.out, "new rollouts wait: %s\n", st.Busy)
 		}
 

@@ -33,6 +33,38 @@ func List(w io.Writer, rollouts []rollout.Listed, now time.Time) {
 	}
 	// fails only if the output is closed
 	_ = t.Flush()
+
+	waits(w, rollouts)
+}
+
+// waits writes why rollouts wait, each reason once. Many rollouts usually wait for one endpoint.
+func waits(w io.Writer, rollouts []rollout.Listed) {
+	var reasons []string
+
+	waiting := map[string][]string{}
+
+	for _, s := range rollouts {
+		if s.Waiting == "" {
+			continue
+		}
+
+		if waiting[s.Waiting] == nil {
+			reasons = append(reasons, s.Waiting)
+		}
+
+		waiting[s.Waiting] = append(waiting[s.Waiting], s.ID)
+	}
+
+	for _, reason := range reasons {
+		ids := waiting[reason]
+
+		who := plain(ids[0])
+		if len(ids) > 1 {
+			who = fmt.Sprintf("%s and %d more", who, len(ids)-1)
+		}
+
+		fmt.Fprintf(w, "waiting: %s: %s\n", who, plain(reason))
+	}
 }
 
 // maxName bounds a name in the table, in characters: a long name widens its column in every line.

@@ -27,6 +27,7 @@ func TestList(t *testing.T) {
 			StartedAt: began,
 			Attempt:   &attempt,
 			Turns:     &turns,
+			Waiting:   "model endpoint: unreachable\x1b",
 		},
 		{
 			ID:         "r1",
@@ -37,6 +38,7 @@ func TestList(t *testing.T) {
 			FinishedAt: &over,
 		},
 		{ID: "r0", TaskID: strings.Repeat("ä", 41), Phase: rollout.PhaseQueued, StartedAt: began},
+		{ID: "r3", Phase: rollout.PhaseAgent, StartedAt: began, Waiting: "model endpoint: unreachable\x1b"},
 	}, began.Add(30*time.Second))
 	lines := strings.Split(b.String(), "\n")
 	require.Equal(
@@ -57,4 +59,5 @@ func TestList(t *testing.T) {
 		strings.Fields(lines[2]),
 	)
 	require.Equal(t, strings.Repeat("ä", 39)+"…", strings.Fields(lines[3])[1], "a long name is cut")
+	require.Equal(t, "waiting: r2 and 1 more: model endpoint: unreachable", lines[5][:len(lines[5])-len(`\x1b`)])
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
@@ -115,6 +116,62 @@ func TestAwayEndpointOfANewRollout(t *testing.T) {
 	require.Eventually(t, func() bool { return h.status(t, next.ID).Held > 2*shortCall }, patience, pollStep)
 	e.start(says(goodReply))
 	require.Equal(t, 200, await(t, call).status)
+}
+
+// An endpoint that refuses connections is unreachable in the status of its rollouts, for new rollouts, and in the
+// metrics, in the same words and since the same time. New rollouts wait until a connection can be made, although no
+// call shows that.
+func TestUnreachableInOneWording(t *testing.T) {
+	t.Parallel()
+
+	reg := prometheus.NewRegistry()
+	h, e := newHost(t, reachesShortly, func(o *gateway.Options) {
+		o.Registerer, o.Endpoints = reg, []string{"vllm"}
+	}), newRestarting(t)
+	r := h.route(e.URL)
+	r.Model.Endpoint, r.Limits.Held = "vllm", time.Hour
+	metric := `endpoint_unreachable_since_seconds{vllm}`
+
+	stop := e.start(says(goodReply))
+	url := h.open(t, r)
+	require.Equal(t, 200, send(t.Context(), url, "first", streamed).status)
+	require.NoError(t, h.client.Ready(t.Context(), "vllm"))
+	require.Zero(t, readMetrics(t, reg)[metric])
+
+	stop()
+
+	call := startSend(t, url, "second", streamed)
+	require.Eventually(t, func() bool { return h.status(t, r.ID).Unreachable }, patience, pollStep)
+
+	words := h.status(t, r.ID).Trouble
+	require.Regexp(
+		t,
+		`^unreachable since \d\d:\d\d:\d\d UTC \(.*connection refused\): it has answered before, so rollouts are held`,
+		words,
+	)
+
+	waits := h.client.Ready(t.Context(), "vllm")
+	require.True(t, fault.Is(waits, fault.Exhausted), "%v", waits)
+	require.ErrorContains(t, waits, `model endpoint "vllm": `+words)
+
+	state, err := h.trainer.Upstream(t.Context(), "vllm")
+	require.NoError(t, err)
+	require.Equal(t, words, state.Unreachable)
+	require.InDelta(t, state.UnreachableSince.Unix(), readMetrics(t, reg)[metric], 1)
+
+	require.NoError(t, h.client.End(t.Context(), r.ID, "over"))
+	await(t, call)
+	require.Error(t, h.client.Ready(t.Context(), "vllm"))
+
+	e.start(says(goodReply))
+	require.Eventually(
+		t,
+		func() bool { return h.client.Ready(t.Context(), "vllm") == nil },
+		patience,
+		pollStep,
+		"no rollout makes a call that would show that the endpoint is back",
+	)
+	require.Zero(t, readMetrics(t, reg)[metric])
 }
 
 // An agent with a time limit of its own gives up its call. The status has that until the endpoint answers

@@ -249,14 +249,15 @@ func (r *route) tryConnection(ctx context.Context) {
 		return
 	}
 
-	why := r.upstream.Reach(ctx, upstream.Spec{Engines: r.engines, Key: r.key, ClientGiven: r.Model.ClientGiven()})
-	if why == "" {
-		return
-	}
+	r.upstream.Connect(ctx, upstream.Spec{
+		Engines:     r.engines,
+		Key:         r.key,
+		ClientGiven: r.Model.ClientGiven(),
+		Admission:   r.admission,
+	})
 
 	r.mu.Lock()
 	defer r.mu.Unlock()
 
-	r.connectError = why
 	r.version.Note()
 }

@@ -109,9 +109,6 @@ type route struct {
 	// time of the gateway's last mark, or of the route's opening; wall clock
 	lastMark time.Time
 
-	// why the endpoint could not be reached before the first call
-	connectError string
-
 	// of prompts that the endpoint fails to tokenise
 	promptWait promptWait
 
@@ -239,13 +236,15 @@ func (r *route) status() gatewayapi.RouteStatus {
 	version := r.version.Current()
 	now := time.Now()
 	total, holding := r.heldBy(now)
+	trouble := r.trouble()
 
 	return gatewayapi.RouteStatus{
 		Owed:        r.waitTime.total,
 		OwedSince:   r.waitingSince(now),
 		Held:        total.Sum(),
 		Holding:     holding,
-		Trouble:     r.trouble(),
+		Trouble:     trouble,
+		Unreachable: trouble != "" && trouble == r.admission.Outage(),
 		ID:          r.ID,
 		Version:     version,
 		Attached:    r.attached,

@@ -24,6 +24,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/rolloutd/rolloutd/internal/clock"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/gateway/probe"
@@ -132,9 +134,12 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	s.mu.Unlock()
 	s.noteAlive(ctx)
-	stop := clock.Every(ctx, s.options.Mark, s.noteAlive)
+	stopMarks := clock.Every(ctx, s.options.Mark, s.noteAlive)
+	stopConnections := clock.Every(ctx, reconnectEvery, s.reconnect)
+
 	<-ctx.Done()
-	stop()
+	stopMarks()
+	stopConnections()
 
 	s.mu.Lock()
 	s.serving = nil
@@ -203,6 +208,34 @@ func (s *Server) Resume(upstream string) (limits.Group, error) {
 	return g, err
 }
 
+const (
+	// reconnectEvery is the time between two connections to an endpoint that is unreachable: rollouts that
+	// have not begun wait for it without calls that would show that it is back.
+	reconnectEvery = 2 * time.Second
+
+	// reconnectAtOnce bounds the connections that are tried at once, since one may take its whole time limit.
+	reconnectAtOnce = 16
+)
+
+// reconnect looks whether endpoints that were unreachable are back.
+func (s *Server) reconnect(ctx context.Context) {
+	var tries errgroup.Group
+
+	tries.SetLimit(reconnectAtOnce)
+
+	for _, a := range s.upstreams.Unreachable() {
+		tries.Go(func() error {
+			if a.Reconnect(ctx) {
+				s.noteGroup(limits.Group{a})
+			}
+
+			return nil
+		})
+	}
+
+	_ = tries.Wait() // no try returns an error
+}
+
 // noteGroup notes a change of the routes to upstreams.
 func (s *Server) noteGroup(g limits.Group) {
 	s.mu.Lock()
@@ -227,13 +260,13 @@ func (s *Server) Ready(upstream string) error {
 	}
 
 	if why := s.upstreams.StatusOf(upstream).Busy; why != "" {
-		return fault.New(fault.Exhausted, "model endpoint %q has no room for another rollout: %s", upstream, why)
+		return fault.New(fault.Exhausted, "model endpoint %q: %s; new rollouts wait", upstream, why)
 	}
 
 	if s.upstream.Share(upstream, !slices.Contains(s.options.Endpoints, upstream)).Low() {
 		return fault.New(
 			fault.Exhausted,
-			"model endpoint %q has no room for another rollout: its replies in flight use all the memory they may (gateway.reply_memory_mib)",
+			"model endpoint %q: its replies in flight use all the memory they may (gateway.reply_memory_mib); new rollouts wait",
 			upstream,
 		)
 	}

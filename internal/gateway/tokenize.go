@@ -297,6 +297,7 @@ func (r *route) ask(ctx context.Context, path string, body []byte, into any) err
 		Path:        string(chat.API),
 		Key:         r.key,
 		ClientGiven: r.Model.ClientGiven(),
+		Admission:   r.admission,
 		Memory:      r.memory,
 	}, path)
 	if err != nil {

@@ -71,7 +71,8 @@ func (p *promptWait) addFailure(began time.Time, err error) {
 		p.lost = began
 	}
 
-	if p.away = none.Away; p.away {
+	p.why = none.Outage.String()
+	if p.away = none.Outage.Answered; p.away {
 		p.budget = time.Now()
 	}
 }
@@ -89,7 +90,7 @@ func (p *promptWait) failure(budget, reach, away time.Duration) *gatewayapi.Fail
 	case p.lost.IsZero() && time.Since(p.budget) >= budget, p.away && lost >= away:
 		return &gatewayapi.Failure{Kind: fault.UpstreamFailed, Message: p.why}
 	case !p.lost.IsZero() && !p.away && lost >= reach:
-		return &gatewayapi.Failure{Kind: fault.UpstreamRefused, Message: "it has never answered this host: " + p.why}
+		return &gatewayapi.Failure{Kind: fault.UpstreamRefused, Message: p.why}
 	default:
 		return nil
 	}
@@ -143,7 +144,7 @@ func (r *route) trouble() string {
 	}
 
 	if r.begun == 0 {
-		return r.connectError
+		return r.admission.Outage()
 	}
 
 	var first *call

@@ -42,6 +42,9 @@ type progressReporter struct {
 	reported   rollout.Progress
 	reportedAt time.Time
 
+	// reported.Waiting is that no connection to the endpoint can be made
+	unreachable bool
+
 	// when there was first something to report
 	readyAt time.Time
 
@@ -106,7 +109,7 @@ func (p *progressReporter) report(ctx context.Context, w *watch) (next time.Time
 		p.urgent++
 	}
 
-	p.reported, p.reportedAt = current, now
+	p.reported, p.reportedAt, p.unreachable = current, now, w.state.Route.Unreachable
 
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
@@ -133,11 +136,11 @@ func (p *progressReporter) saveDue() time.Time {
 	return p.savedAt.Add(saveEvery)
 }
 
-// progress is the current progress. While the endpoint fails, Waiting keeps the first reason: later reasons
-// often differ only by a port.
+// progress is the current progress. While the endpoint fails, Waiting keeps the first reason, since later reasons
+// often differ only by a port, until the endpoint is no longer unreachable, or begins to be.
 func (p *progressReporter) progress(w *watch) rollout.Progress {
 	waiting := w.state.waiting()
-	if waiting != "" && p.reported.Waiting != "" {
+	if waiting != "" && p.reported.Waiting != "" && w.state.Route.Unreachable == p.unreachable {
 		waiting = p.reported.Waiting
 	}
 

@@ -78,6 +78,9 @@ type RouteStatus struct {
 	// failed try of a call that is being retried, of the latest attempt to tokenise a prompt, or of the
 	// connection made before the first call. "": no problem.
 	Trouble string `json:"trouble,omitempty"`
+
+	// Trouble is that no connection to the endpoint can be made
+	Unreachable bool `json:"unreachable,omitempty"`
 	// Held is the time for which the agent's own calls were held back: while the endpoint was paused or had
 	// asked for no calls, between the start of a failed try and the next try, while the endpoint failed to
 	// tokenise a prompt, and while the gateway was down. Parallel calls count once. Holding reports that it
@@ -212,6 +215,10 @@ type UpstreamStatus struct {
 
 	// requests that wait
 	Queued int `json:"queued"`
+
+	// that no connection to the endpoint can be made, since when, why, and what happens to its rollouts
+	Unreachable      string    `json:"unreachable,omitempty"`
+	UnreachableSince time.Time `json:"unreachable_since,omitzero"`
 
 	// why new rollouts wait; absent: they do not
 	Busy string `json:"busy,omitempty"`

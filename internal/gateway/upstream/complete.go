@@ -1,9 +1,9 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"strings"
 	"time"
@@ -81,6 +81,9 @@ type retryState struct {
 	// of the tries without a connection, and the pauses after them, that the budget does not pay
 	away time.Duration
 
+	// text of the outage of the endpoint; "": the last try connected
+	outage string
+
 	// the last try had no memory for its reply
 	noMemory bool
 
@@ -137,7 +140,7 @@ func (u *Client) completeWithRetries(ctx context.Context, r *retryState) *Result
 			return res
 		}
 
-		r.Progress.fails(res.Problem.Text)
+		r.Progress.fails(cmp.Or(r.outage, res.Problem.Text))
 		r.spend(pause, u.away(r, res))
 
 		began := time.Now()
@@ -167,17 +170,19 @@ func (u *Client) mayRetry(r *retryState, p *Problem, pause time.Duration) bool {
 		r.lost = time.Now()
 	}
 
+	outage := limits.Outage{Since: r.lost, Why: p.Text, Patience: min(u.reach, r.Budget)}
+
 	switch without := time.Since(r.lost) + pause; {
 	case u.Answered.any(r.Engines):
-		return r.away+pause <= r.Away
-	case without > u.reach, r.left <= pause:
-		p.never = true
-		p.Text = fmt.Sprintf(
-			"no connection could be made for %s, and it has never answered this host: %s",
-			min(u.reach, r.Budget),
-			p.Text,
-		)
+		if r.away+pause <= r.Away {
+			return true
+		}
 
+		p.Text = outage.With("longer than limits.held_s (%s)", r.Away)
+
+		return false
+	case without > u.reach, r.left <= pause:
+		p.never, p.Text = true, outage.String()
 		return false
 	default:
 		return true
@@ -244,6 +249,7 @@ func (u *Client) admitAndTry(ctx context.Context, r *retryState) (*Result, error
 		res.report(r.Admission, r.Request.Kind)
 		u.noteAnswer(res, r.Spec)
 		u.Engines.saw(res.Engine, res.Status == 0 && res.Problem.Class == Retry && p.Ctx.Err() == nil)
+		r.outage = u.noteOutage(res, r.Spec, began)
 	}
 
 	return res, nil
@@ -269,6 +275,20 @@ func (u *Client) tryEngine(ctx context.Context, r *retryState) *Result {
 func (u *Client) noteAnswer(res *Result, s *Spec) {
 	if p := res.Problem; p == nil || p.Class == Rejected || p.Class == Overlong {
 		u.Answered.note(res.Engine, s.ClientGiven)
+	}
+}
+
+// noteOutage records whether a try could connect, and returns the text of the outage; "": there is none. An endpoint
+// is unreachable when each of its engines is.
+func (u *Client) noteOutage(res *Result, s *Spec, began time.Time) string {
+	switch {
+	case res.Problem == nil || !res.Problem.unreachable:
+		s.Admission.Reached()
+		return ""
+	case u.Engines.allLost(s.Engines):
+		return s.Admission.Unreachable(u.outage(s, began, res.Problem.Text)).String()
+	default:
+		return s.Admission.Outage()
 	}
 }
 

@@ -98,6 +98,17 @@ func (h *health) saw(engine string, none bool) {
 	delete(h.lost, engine)
 }
 
+// allLost reports whether none of the engines gave an answer when it was tried last.
+func (h *health) allLost(engines []string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+
+	return !slices.ContainsFunc(engines, func(engine string) bool {
+		_, lost := h.lost[engine]
+		return !lost
+	})
+}
+
 // LostCount returns the number of lost engines in memory.
 func (h *health) LostCount() int {
 	h.mu.Lock()

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"time"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect"
+	"github.com/rolloutd/rolloutd/internal/gateway/upstream/limits"
 	"github.com/rolloutd/rolloutd/internal/input/membudget"
 )
 
@@ -16,26 +18,30 @@ import (
 // no such path, or a fault.Invalid. It wraps an UnreachableError if there was no connection. Without an
 // error the caller must call release after using the reply.
 func (u *Client) Ask(ctx context.Context, s Spec, path string) (body []byte, release func(), err error) {
-	engine := u.Engines.pick(s.Engines)
+	engine, began := u.Engines.pick(s.Engines), time.Now()
 
 	body, release, err = u.ask(ctx, s.target(engine).at(path), s.Request)
 	if none := new(UnreachableError); errors.As(err, &none) {
-		none.Away = u.Answered.any(s.Engines)
 		// the next request goes to another engine
 		u.Engines.saw(engine, true)
+
+		if none.Outage = u.outage(&s, began, none.Text); u.Engines.allLost(s.Engines) {
+			none.Outage = s.Admission.Unreachable(none.Outage)
+		}
 	}
 
 	if err == nil {
+		s.Admission.Reached()
 		u.Answered.note(engine, s.ClientGiven)
 	}
 
 	return body, release, err
 }
 
-// UnreachableError reports that no connection to an endpoint could be made. Away: it has answered before.
+// UnreachableError reports that no connection to an endpoint could be made.
 type UnreachableError struct {
-	Text string
-	Away bool
+	Text   string
+	Outage limits.Outage
 }
 
 func (e *UnreachableError) Error() string { return e.Text }

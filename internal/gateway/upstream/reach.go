@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/rolloutd/rolloutd/internal/gateway/upstream/limits"
 	"github.com/rolloutd/rolloutd/internal/network/lostconn"
 )
 
@@ -34,6 +35,32 @@ func (u *Client) Reach(ctx context.Context, s Spec) string {
 	}
 
 	return why
+}
+
+// outage describes an endpoint to which no connection can be made, of a request that began at that time.
+func (u *Client) outage(s *Spec, began time.Time, why string) limits.Outage {
+	engines := Spec{Engines: s.Engines, Key: s.Key, ClientGiven: s.ClientGiven}
+
+	return limits.Outage{
+		Since:    began,
+		Why:      why,
+		Answered: u.Answered.any(s.Engines),
+		Patience: u.reach,
+		Connect:  func(ctx context.Context) string { return u.Reach(ctx, engines) },
+	}
+}
+
+// Connect connects as Reach does, and records the outcome with the spec's admission.
+func (u *Client) Connect(ctx context.Context, s Spec) {
+	began := time.Now()
+
+	switch why := u.Reach(ctx, s); {
+	case ctx.Err() != nil:
+	case why == "":
+		s.Admission.Reached()
+	default:
+		s.Admission.Unreachable(u.outage(&s, began, why))
+	}
 }
 
 func (u *Client) connect(ctx context.Context, engine string, guarded bool) error {

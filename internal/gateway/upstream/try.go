@@ -15,6 +15,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect"
+	"github.com/rolloutd/rolloutd/internal/gateway/upstream/limits"
 	"github.com/rolloutd/rolloutd/internal/input/membudget"
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
@@ -213,7 +214,7 @@ func judgeNoAnswer(err error, key string) *Problem {
 		text = "the request was canceled while it waited"
 	}
 
-	p := &Problem{Class: Retry, Text: "no answer from the endpoint: " + clean(text, key)}
+	p := &Problem{Class: Retry, Text: limits.NoAnswer + clean(text, key)}
 
 	var op *net.OpError
 

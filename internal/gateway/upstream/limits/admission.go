@@ -54,6 +54,12 @@ type Admission struct {
 	// error of the latest failed try, for people
 	why string
 
+	// nil: connections can be made, or none was tried
+	outage *Outage
+
+	// when a rollout last asked whether it may begin
+	asked time.Time
+
 	// name that a trainer gave to the weights; "": none
 	weights string
 

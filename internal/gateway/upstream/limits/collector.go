@@ -14,15 +14,19 @@ func (c collector) Describe(out chan<- *prometheus.Desc) {
 	out <- failingDesc()
 
 	out <- pausedDesc()
+
+	out <- unreachableDesc()
 }
 
 // Collect implements prometheus.Collector.
 func (c collector) Collect(out chan<- prometheus.Metric) {
 	for _, name := range c.registry.endpoints {
-		failing, paused := c.registry.healthOf(name)
-		out <- prometheus.MustNewConstMetric(failingDesc(), prometheus.GaugeValue, float64(failing), name)
+		h := c.registry.healthOf(name)
+		out <- prometheus.MustNewConstMetric(failingDesc(), prometheus.GaugeValue, h.failing, name)
 
-		out <- prometheus.MustNewConstMetric(pausedDesc(), prometheus.GaugeValue, paused, name)
+		out <- prometheus.MustNewConstMetric(pausedDesc(), prometheus.GaugeValue, h.paused, name)
+
+		out <- prometheus.MustNewConstMetric(unreachableDesc(), prometheus.GaugeValue, h.unreachable, name)
 	}
 }
 
@@ -42,23 +46,38 @@ func pausedDesc() *prometheus.Desc {
 	)
 }
 
-// healthOf returns the number of consecutive failed tries of an endpoint, and 1 during a pause. An endpoint that no
-// route uses has no admission: it has neither.
-func (g *Registry) healthOf(name string) (failing int, paused float64) {
+func unreachableDesc() *prometheus.Desc {
+	return prometheus.NewDesc(
+		"rolloutd_gateway_endpoint_unreachable_since_seconds",
+		"Unix time since which no connection to a model endpoint can be made; 0: one was made, or nothing uses it.",
+		[]string{"endpoint"}, nil,
+	)
+}
+
+// health is the state of an endpoint as its metrics have it.
+type health struct{ failing, paused, unreachable float64 }
+
+// healthOf returns the state of an endpoint. One that no route uses has no admission: all is 0.
+func (g *Registry) healthOf(name string) (h health) {
 	g.mu.Lock()
 	a, used := g.admissions[name]
 	g.mu.Unlock()
 
 	if !used {
-		return 0, 0
+		return h
 	}
 
 	a.mu.Lock()
 	defer a.mu.Unlock()
 
+	h.failing = float64(a.failing)
 	if time.Now().Before(a.paused) {
-		paused = 1
+		h.paused = 1
 	}
 
-	return a.failing, paused
+	if a.outage != nil {
+		h.unreachable = float64(a.outage.Since.UnixMilli()) / 1000
+	}
+
+	return h
 }

@@ -46,6 +46,10 @@ func (g Group) Status() gatewayapi.UpstreamStatus {
 		sum.Queued += one.Queued
 
 		sum.HeldUntil = latest(sum.HeldUntil, one.HeldUntil)
+		if sum.Unreachable == "" {
+			sum.Unreachable, sum.UnreachableSince = one.Unreachable, one.UnreachableSince
+		}
+
 		if sum.Busy == "" {
 			sum.Busy = one.Busy
 		}

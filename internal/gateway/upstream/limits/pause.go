@@ -121,6 +121,8 @@ func (a *Admission) Answered() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 
+	a.endOutage()
+
 	if a.failing >= ailing {
 		a.log.Info("model endpoint answers again", "failed", a.failing)
 	}
@@ -167,6 +169,12 @@ func (a *Admission) status() gatewayapi.UpstreamStatus {
 	s := gatewayapi.UpstreamStatus{Version: a.weights, InFlight: len(a.running), Queued: a.queue.n, Busy: a.busy()}
 
 	now := time.Now()
+
+	a.asked = now
+	if a.outage != nil {
+		s.Unreachable, s.UnreachableSince = a.outage.String(), a.outage.Since
+	}
+
 	if s.Paused = now.Before(a.paused); s.Paused {
 		s.Until = a.paused
 	}
@@ -189,6 +197,8 @@ func (a *Admission) atRest() bool {
 		return false
 	case a.failing > 0 && now.Sub(a.failed) < healing:
 		return false
+	case a.outage != nil && a.outage.Answered && now.Sub(a.asked) < askedFor:
+		return false
 	default:
 		return a.rate == nil || a.rate.TokensAt(now) >= float64(a.rate.Burst())
 	}
@@ -200,6 +210,8 @@ func (a *Admission) busy() string {
 	switch {
 	case now.Before(a.paused):
 		return "it is paused"
+	case a.outage != nil && (a.outage.Answered || a.failing >= ailing && now.Sub(a.failed) < healing):
+		return a.outage.String()
 	case a.failing >= ailing && now.Sub(a.failed) < healing:
 		return fmt.Sprintf("its last %d calls failed: %s", a.failing, a.why)
 	case a.bounds.Queue > 0 && a.queue.n > a.bounds.Queue:
