@@ -172,7 +172,7 @@ func TestRESTListRefuses(t *testing.T) {
 		"limit=-1":               "limit: must be a whole number from 1 to 1000, got \"-1\"",
 		"limit=1001":             "limit: must be a whole number",
 		"limit=1e2":              "limit: must be a whole number",
-		"task=t":                 "task: there is no such parameter: must be one of status, task_id, group_id, model, min_reward, max_reward, since, until, outcome, limit, cursor",
+		"task=t":                 "task: there is no such parameter: must be one of status, task_id, group_id, model, id_prefix, min_reward, max_reward, since, until, outcome, limit, cursor",
 		"min_reward=nan":         "min_reward: must be a number such as 0.5, got \"nan\"",
 		"max_reward=a":           "max_reward: must be a number",
 		"since=yesterday":        "since: must be a time such as 2026-01-31T12:00:00Z, got \"yesterday\"",

@@ -29,13 +29,20 @@ func deliverCommand(s std) *cobra.Command {
 	cmd.Flags().StringVar(&spec.Sink, "sink", "", "name of a sink in the server's configuration")
 	cmd.Flags().BoolVar(&detach, "detach", false, "do not wait")
 	connect := serverFlag(cmd, s)
+	resolve := takesID(cmd, connect)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		spec.GroupID = args[0]
 		if spec.Sink == "" {
 			return errors.New("--sink: must be the name of a sink")
 		}
 
 		c := connect()
+
+		id, err := resolve(cmd.Context(), args[0])
+		if err != nil {
+			return hint(err, c)
+		}
+
+		spec.GroupID = id
 
 		d, err := deliver(cmd.Context(), c, spec, detach, s.err)
 		if err != nil {

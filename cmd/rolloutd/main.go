@@ -3,6 +3,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +16,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/cli"
 	"github.com/rolloutd/rolloutd/internal/config"
 	"github.com/rolloutd/rolloutd/internal/daemon"
+	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
 func main() {
@@ -40,7 +42,7 @@ func run(ctx context.Context, args []string, s std) int {
 	root.SetArgs(args)
 	root.SetOut(s.out)
 	root.SetErr(s.err)
-	err := root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
 
 	var code exitError
 	switch {
@@ -48,10 +50,22 @@ func run(ctx context.Context, args []string, s std) int {
 		return cli.ExitOK
 	case errors.As(err, &code):
 		return int(code)
-	default:
-		fmt.Fprintln(s.err, "rolloutd:", err)
-		return cli.ExitError
 	}
+
+	fmt.Fprintln(s.err, "rolloutd:", err)
+
+	if asJSON := cmd.Flags().Lookup("json"); asJSON != nil && asJSON.Changed && asJSON.Value.String() == "true" {
+		// a program that reads JSON gets JSON in every case
+		_ = json.NewEncoder(s.out).Encode(map[string]any{"error": jsonError{fault.KindOf(err), err.Error()}})
+	}
+
+	return cli.ExitError
+}
+
+// jsonError is an error on the standard output of a command with --json.
+type jsonError struct {
+	Kind    fault.Kind `json:"kind,omitempty"`
+	Message string     `json:"message"`
 }
 
 func command(s std) *cobra.Command {
@@ -74,6 +88,9 @@ func command(s std) *cobra.Command {
 		lsCommand(s),
 		showCommand(s),
 		tailCommand(s),
+		logsCommand(s),
+		messagesCommand(s),
+		filesCommand(s),
 		traceCommand(s),
 		trajectoryCommand(s),
 		abortCommand(s),

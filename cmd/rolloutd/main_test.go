@@ -31,6 +31,12 @@ func serveTools(t *testing.T, texts map[string]string) *tools {
 			return
 		}
 
+		// no id begins with another
+		if r.Method == http.MethodGet && !strings.Contains(r.URL.Path[1:], "/") {
+			_, _ = io.WriteString(w, "{}")
+			return
+		}
+
 		if strings.HasPrefix(r.URL.Path, "/groups/") {
 			w.WriteHeader(http.StatusNotFound)
 			_, _ = io.WriteString(w, `{"detail":"no group","kind":"NotFound"}`)

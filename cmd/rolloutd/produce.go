@@ -299,16 +299,22 @@ func showProducer(s std, p client.Producer, asJSON bool) error {
 func produceLs(s std) *cobra.Command {
 	cmd := &cobra.Command{Use: "ls", Short: "List producers, running ones first", Args: cli.Arguments()}
 	limit := cmd.Flags().Int("limit", 20, "size of the list, at most 1000")
+	asJSON := cmd.Flags().Bool("json", false, "print the page as JSON")
 	connect := serverFlag(cmd, s)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		c := connect()
 
 		page, err := c.Producers(cmd.Context(), *limit)
-		if err == nil {
-			cli.Producers(s.out, page.Producers)
+		switch {
+		case err != nil:
+			return hint(err, c)
+		case *asJSON:
+			return json.NewEncoder(s.out).Encode(page)
 		}
 
-		return hint(err, c)
+		cli.Producers(s.out, page.Producers)
+
+		return nil
 	}
 
 	return cmd
@@ -318,10 +324,16 @@ func produceShow(s std) *cobra.Command {
 	cmd := &cobra.Command{Use: "show ID", Short: "Show a producer", Args: rolloutID}
 	asJSON := cmd.Flags().Bool("json", false, "print JSON")
 	connect := serverFlag(cmd, s)
+	resolve := takesProducer(cmd, connect)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c := connect()
 
-		p, err := c.Producer(cmd.Context(), args[0])
+		id, err := resolve(cmd.Context(), args[0])
+		if err != nil {
+			return hint(err, c)
+		}
+
+		p, err := c.Producer(cmd.Context(), id)
 		if err != nil {
 			return hint(err, c)
 		}
@@ -386,6 +398,7 @@ func produceChange(s std, c producerChange) *cobra.Command {
 	}
 
 	connect := serverFlag(cmd, s)
+	resolve := takesProducer(cmd, connect)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		body := map[string]any{}
 		for name, v := range c.args {
@@ -400,12 +413,17 @@ func produceChange(s std, c producerChange) *cobra.Command {
 
 		server := connect()
 
-		done, err := server.ChangeProducer(cmd.Context(), args[0], c.path, body)
+		id, err := resolve(cmd.Context(), args[0])
+		if err != nil {
+			return hint(err, server)
+		}
+
+		done, err := server.ChangeProducer(cmd.Context(), id, c.path, body)
 		switch {
 		case err != nil:
 			return hint(err, server)
 		case done:
-			return fmt.Errorf("producer %s has ended", args[0])
+			return fmt.Errorf("producer %s has ended", id)
 		}
 
 		return nil

@@ -23,12 +23,45 @@ func rolloutID(cmd *cobra.Command, args []string) error {
 	return rollout.CheckID(args[0])
 }
 
+// takesID makes a command complete the ids of rollouts and groups, and returns a function that resolves a unique
+// begin of one.
+func takesID(cmd *cobra.Command, connect func() *client.Client) func(context.Context, string) (string, error) {
+	return takes(cmd, connect, (*client.Client).IDs, (*client.Client).Resolve)
+}
+
+// takesProducer is takesID for producers.
+func takesProducer(cmd *cobra.Command, connect func() *client.Client) func(context.Context, string) (string, error) {
+	return takes(cmd, connect, (*client.Client).ProducerIDs, (*client.Client).ResolveProducer)
+}
+
+func takes(
+	cmd *cobra.Command,
+	connect func() *client.Client,
+	list func(*client.Client, context.Context, string) ([]string, error),
+	resolve func(*client.Client, context.Context, string) (string, error),
+) func(context.Context, string) (string, error) {
+	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, begin string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+
+		ids, err := list(connect(), cmd.Context(), begin)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+
+		return ids, cobra.ShellCompDirectiveNoFileComp
+	}
+
+	return func(ctx context.Context, id string) (string, error) { return resolve(connect(), ctx, id) }
+}
+
 func showCommand(s std) *cobra.Command {
 	f := runFlags{}
 	wait, state := false, false
 	cmd := &cobra.Command{
 		Use:     "show ID",
-		Aliases: []string{"state"},
+		Aliases: []string{"state", "result"},
 		Short:   "Show the state of a rollout or a group, or its result once it is done",
 		Long:    "Show prints the result of a rollout or a group that is done, and the state of a running one.\n\n" + cli.ExitCodes,
 		Args:    rolloutID,
@@ -39,25 +72,31 @@ func showCommand(s std) *cobra.Command {
 	cmd.Flags().BoolVar(&f.json, "json", false, "print JSON: the result, or the state of a running rollout")
 	cmd.Flags().DurationVar(&f.timeout, "timeout", 0, "with --wait: stop waiting after this long")
 	connect := serverFlag(cmd, s)
+	resolve := takesID(cmd, connect)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ctx, cancel := f.waitContext(cmd.Context())
 		defer cancel()
 
 		c := connect()
 
-		st, err := c.State(ctx, args[0])
+		id, err := resolve(ctx, args[0])
+		if err != nil {
+			return hint(err, c)
+		}
+
+		st, err := c.State(ctx, id)
 		if err != nil {
 			return hint(err, c)
 		}
 
 		switch {
 		case st.Unknown():
-			return f.showGroup(ctx, s, c, args[0], wait, state)
+			return f.showGroup(ctx, s, c, id, wait, state)
 		case state || !st.Done() && !wait:
 			return printState(s, st, func() { cli.State(s.out, st) }, state || f.json)
 		}
 
-		r, raw, err := cli.Follow(ctx, c, args[0], s.err)
+		r, raw, err := cli.Follow(ctx, c, id, s.err)
 
 		return f.finish(s.out, r, raw, hint(err, c))
 	}
@@ -120,14 +159,20 @@ func abortCommand(s std) *cobra.Command {
 		GroupID: groupRollouts,
 	}
 	connect := serverFlag(cmd, s)
+	resolve := takesID(cmd, connect)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c, kind := connect(), "rollout"
 
-		a, err := c.Abort(cmd.Context(), args[0])
+		id, err := resolve(cmd.Context(), args[0])
+		if err != nil {
+			return hint(err, c)
+		}
+
+		a, err := c.Abort(cmd.Context(), id)
 		if err == nil && a.Unknown() {
 			kind = "group"
-			a, err = c.AbortGroup(cmd.Context(), args[0])
-			err = noRolloutOrGroup(c, args[0], err)
+			a, err = c.AbortGroup(cmd.Context(), id)
+			err = noRolloutOrGroup(c, id, err)
 		}
 
 		switch {
@@ -137,7 +182,7 @@ func abortCommand(s std) *cobra.Command {
 			return errors.New("not aborted: " + a.Reason)
 		}
 
-		fmt.Fprintf(s.out, "aborting %s %s; show its result:  rolloutd show %[2]s\n", kind, args[0])
+		fmt.Fprintf(s.out, "aborting %s %s; show its result:  rolloutd show %[2]s\n", kind, id)
 
 		return nil
 	}

@@ -1,11 +1,14 @@
 package main
 
 import (
+	"context"
+	"io"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/rolloutd/rolloutd/internal/cli"
+	"github.com/rolloutd/rolloutd/internal/cli/client"
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
@@ -21,21 +24,33 @@ func tailCommand(s std) *cobra.Command {
 		Long:    "Tail prints the events of a rollout from its beginning until it is done: phases, texts and tool calls of the agent, model\ncalls and the verifier's commands. Ctrl-C stops it; the rollout continues.",
 	}
 	connect := serverFlag(cmd, s)
+	resolve := takesID(cmd, connect)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c := connect()
-		// Follow would wait for a server that does not answer
-		st, err := c.State(cmd.Context(), args[0])
-		switch {
-		case err != nil:
-			return hint(err, c)
-		case st.Unknown():
-			return needsRollout(fault.New(fault.NotFound, "%s has no rollout %q", c.Address(), args[0]), args[0])
+
+		id, err := resolve(cmd.Context(), args[0])
+		if err == nil {
+			err = tail(cmd.Context(), c, id, s.out)
 		}
 
-		f := &cli.Follower{Server: c, Out: s.out, Pause: tailPause, Verbose: true}
-
-		return hint(f.Follow(cmd.Context(), args[0]), c)
+		return hint(err, c)
 	}
 
 	return cmd
+}
+
+// tail prints the events of a rollout until it is done.
+func tail(ctx context.Context, c *client.Client, id string, out io.Writer) error {
+	// Follow would wait for a server that does not answer
+	st, err := c.State(ctx, id)
+	switch {
+	case err != nil:
+		return err
+	case st.Unknown():
+		return needsRollout(fault.New(fault.NotFound, "%s has no rollout %q", c.Address(), id), id)
+	}
+
+	f := &cli.Follower{Server: c, Out: out, Pause: tailPause, Verbose: true}
+
+	return f.Follow(ctx, id)
 }

@@ -23,6 +23,7 @@ func traceCommand(s std) *cobra.Command {
 	cmd.Flags().StringVar(&format, "format", "jsonl", "jsonl or npz")
 	cmd.Flags().StringVarP(&path, "output", "o", "", "file to write (default: standard output)")
 	connect := serverFlag(cmd, s)
+	resolve := takesID(cmd, connect)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c := connect()
 
@@ -30,9 +31,14 @@ func traceCommand(s std) *cobra.Command {
 			return fault.New(fault.Invalid, "--output: must be set for npz, which is binary; or redirect the output")
 		}
 
-		fetch := func(w io.Writer) error { return c.Trace(cmd.Context(), args[0], format, w) }
+		id, err := resolve(cmd.Context(), args[0])
+		if err != nil {
+			return hint(err, c)
+		}
 
-		return hint(needsRollout(writeTo(s.out, path, fetch), args[0]), c)
+		fetch := func(w io.Writer) error { return c.Trace(cmd.Context(), id, format, w) }
+
+		return hint(needsRollout(writeTo(s.out, path, fetch), id), c)
 	}
 
 	return cmd

@@ -32,6 +32,7 @@ func trajectoryCommand(s std) *cobra.Command {
 	cmd.Flags().BoolVar(&group, "group", false, "ID is a group's")
 	cmd.Flags().StringVarP(&path, "output", "o", "", "file to write (default: standard output)")
 	connect := serverFlag(cmd, s)
+	resolve := takesID(cmd, connect)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c := connect()
 
@@ -40,17 +41,22 @@ func trajectoryCommand(s std) *cobra.Command {
 			of = "groups"
 		}
 
-		fetch := func(w io.Writer) error { return c.Trajectory(cmd.Context(), of, args[0], o, w) }
+		id, err := resolve(cmd.Context(), args[0])
+		if err != nil {
+			return hint(err, c)
+		}
+
+		fetch := func(w io.Writer) error { return c.Trajectory(cmd.Context(), of, id, o, w) }
 
 		var sent counter
 
-		err := writeTo(s.out, path, func(w io.Writer) error { return fetch(io.MultiWriter(w, &sent)) })
+		err = writeTo(s.out, path, func(w io.Writer) error { return fetch(io.MultiWriter(w, &sent)) })
 		if err == nil && sent == 0 {
-			sayUntrained(cmd.Context(), s, c, args[0], group)
+			sayUntrained(cmd.Context(), s, c, id, group)
 		}
 
 		if !group && fault.Is(err, fault.NotFound) {
-			err = fmt.Errorf("%w; if that is a group:  rolloutd trajectory --group %s", err, args[0])
+			err = fmt.Errorf("%w; if that is a group:  rolloutd trajectory --group %s", err, id)
 		}
 
 		return hint(err, c)

@@ -25,6 +25,9 @@ type Filter struct {
 	Model   string
 	Outcome Outcome
 
+	// begin of the id
+	IDPrefix string
+
 	// bounds of the reward, both included; nil: none. A rollout without a reward is in no range.
 	MinReward, MaxReward *float64
 
@@ -50,6 +53,8 @@ func (f Filter) Validate() error {
 		return fault.Field("status", "must be %s or %s, got %q", StatusRunning, StatusDone, f.Status)
 	case f.Outcome != "" && !slices.Contains(Outcomes(), f.Outcome):
 		return fault.Field("outcome", "must be one of %s; got %q", OutcomeNames(), f.Outcome)
+	case f.IDPrefix != "" && CheckID(f.IDPrefix) != nil:
+		return fault.Field("id_prefix", "must be the begin of an id, got %q", f.IDPrefix)
 	case f.Detail && f.Limit > MaxDetail:
 		return fault.Field("limit", "must be at most %d with detail=true, got %d", MaxDetail, f.Limit)
 	case !utf8.ValidString(f.TaskID):

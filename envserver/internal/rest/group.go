@@ -74,10 +74,11 @@ type groupAbortAnswer struct {
 
 // groupListRequest selects groups; a missing parameter selects all.
 type groupListRequest struct {
-	Status string `query:"status" enum:"running,done"`
-	TaskID string `query:"task_id"`
-	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"50" description:"number of groups in a page"`
-	Cursor string `query:"cursor" description:"position to continue from: next of the previous page"`
+	Status   string `query:"status" enum:"running,done"`
+	TaskID   string `query:"task_id"`
+	IDPrefix string `query:"id_prefix" description:"begin of the ids"`
+	Limit    int    `query:"limit" minimum:"1" maximum:"1000" default:"50" description:"number of groups in a page"`
+	Cursor   string `query:"cursor" description:"position to continue from: next of the previous page"`
 }
 
 func (a *API) postGroup(w http.ResponseWriter, r *http.Request) {
@@ -122,10 +123,11 @@ func (a *API) listGroups(w http.ResponseWriter, r *http.Request) {
 	}
 
 	page, err := a.Groups.Groups(r.Context(), rollout.Filter{
-		Status: q.Get("status"),
-		TaskID: q.Get("task_id"),
-		Limit:  limit,
-		Cursor: q.Get("cursor"),
+		Status:   q.Get("status"),
+		TaskID:   q.Get("task_id"),
+		IDPrefix: q.Get("id_prefix"),
+		Limit:    limit,
+		Cursor:   q.Get("cursor"),
 	})
 	answerWith(w, page, err)
 }

@@ -44,7 +44,7 @@ func filterOf(r *http.Request) (rollout.Filter, error) {
 	f := rollout.Filter{
 		Detail: q.Get("detail") == "true",
 		Status: q.Get("status"), TaskID: q.Get("task_id"), GroupID: q.Get("group_id"), Model: q.Get("model"),
-		Outcome: rollout.Outcome(q.Get("outcome")), Limit: limit, Cursor: q.Get("cursor"),
+		Outcome: rollout.Outcome(q.Get("outcome")), IDPrefix: q.Get("id_prefix"), Limit: limit, Cursor: q.Get("cursor"),
 	}
 
 	return f, errors.Join(

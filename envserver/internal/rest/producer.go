@@ -95,9 +95,10 @@ type producerAnswer struct {
 
 // producerListRequest selects producers; a missing parameter selects all.
 type producerListRequest struct {
-	Status string `query:"status" enum:"running,done"`
-	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"50" description:"number of producers in a page"`
-	Cursor string `query:"cursor" description:"position to continue from: next of the previous page"`
+	Status   string `query:"status" enum:"running,done"`
+	IDPrefix string `query:"id_prefix" description:"begin of the ids"`
+	Limit    int    `query:"limit" minimum:"1" maximum:"1000" default:"50" description:"number of producers in a page"`
+	Cursor   string `query:"cursor" description:"position to continue from: next of the previous page"`
 }
 
 func (a *API) postProducer(w http.ResponseWriter, r *http.Request) {
@@ -123,9 +124,10 @@ func (a *API) listProducers(w http.ResponseWriter, r *http.Request) {
 	}
 
 	page, err := a.Producers.Producers(r.Context(), rollout.Filter{
-		Status: q.Get("status"),
-		Limit:  limit,
-		Cursor: q.Get("cursor"),
+		Status:   q.Get("status"),
+		IDPrefix: q.Get("id_prefix"),
+		Limit:    limit,
+		Cursor:   q.Get("cursor"),
 	})
 	answerWith(w, page, err)
 }

@@ -30,6 +30,7 @@ type listRequest struct {
 	TaskID    string  `query:"task_id"`
 	GroupID   string  `query:"group_id"`
 	Model     string  `query:"model"`
+	IDPrefix  string  `query:"id_prefix" description:"begin of the ids"`
 	MinReward float64 `query:"min_reward" description:"least reward; a rollout without a reward is not listed"`
 	MaxReward float64 `query:"max_reward" description:"greatest reward; a rollout without a reward is not listed"`
 	Since     string  `query:"since" description:"earliest start, such as 2026-01-31T12:00:00Z"`

@@ -37,6 +37,8 @@ func queryOf(f rollout.Filter) url.Values {
 		"model":    f.Model,
 		"outcome":  string(f.Outcome),
 		"cursor":   f.Cursor,
+
+		"id_prefix": f.IDPrefix,
 	} {
 		if value != "" {
 			q.Set(name, value)

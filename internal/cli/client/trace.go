@@ -2,15 +2,48 @@ package client
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
+
+	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
 // Trace writes the trace of a rollout that is done to w, in the format jsonl or npz.
 func (c *Client) Trace(ctx context.Context, id, format string, w io.Writer) error {
 	return c.download(ctx, "/rollouts/"+url.PathEscape(id)+"/trace", url.Values{"format": {format}}, w)
+}
+
+// Log writes a log of a rollout that is done to w: agent, verifier, proxy or network.
+func (c *Client) Log(ctx context.Context, id, name string, w io.Writer) error {
+	return c.download(ctx, "/rollouts/"+url.PathEscape(id)+"/logs/"+name, nil, w)
+}
+
+// Messages returns the agent's latest transcript.
+func (c *Client) Messages(ctx context.Context, id string) (t rollout.Transcript, err error) {
+	err = c.stored(ctx, id, "messages", &t)
+	return t, err
+}
+
+// Stored returns the result of a rollout that is done. Unlike Result it does not wait for one that runs.
+func (c *Client) Stored(ctx context.Context, id string) (r rollout.Result, err error) {
+	err = c.stored(ctx, id, "result", &r)
+	return r, err
+}
+
+func (c *Client) stored(ctx context.Context, id, what string, out any) error {
+	reply, err := c.do(ctx, http.MethodGet, "/rollouts/"+url.PathEscape(id)+"/"+what, http.NoBody)
+	if err != nil {
+		return err
+	}
+
+	if err := json.Unmarshal(reply, out); err != nil {
+		return noServer(c.Address(), fmt.Errorf("decode the %s: %w", what, err))
+	}
+
+	return nil
 }
 
 // Sequences selects training sequences.

@@ -103,6 +103,21 @@ func TestList(t *testing.T) {
 		f.listed[3].GetQuery(),
 	)
 	require.Equal(t, "b", page.Rollouts[0].ID)
+
+	_, err = rc.List(t.Context(), rollout.Filter{IDPrefix: "ab", Limit: 2})
+	require.NoError(t, err)
+	require.Equal(
+		t,
+		`WorkflowType = 'RolloutWorkflow' AND WorkflowId STARTS_WITH 'rollout-ab'`,
+		f.listed[4].GetQuery(),
+	)
+
+	_, err = rc.Groups(t.Context(), rollout.Filter{IDPrefix: "ab", Limit: 2})
+	require.NoError(t, err)
+	require.Equal(t, `WorkflowType = 'GroupWorkflow' AND WorkflowId STARTS_WITH 'group-ab'`, f.listed[5].GetQuery())
+
+	_, err = rc.List(t.Context(), rollout.Filter{IDPrefix: "a'b", Limit: 2})
+	require.True(t, fault.Is(err, fault.Invalid), "%v", err)
 }
 
 // With Detail each rollout is queried for the fields that a list does not have. A rollout that cannot be

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rolloutd/rolloutd/internal/producer"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/temporalx/searchattr"
 )
@@ -37,11 +38,27 @@ func queryOf(workflow string, f rollout.Filter, labels []label) string {
 		terms = append(terms, "ExecutionStatus != 'Running'")
 	}
 
+	if f.IDPrefix != "" {
+		terms = append(terms, "WorkflowId STARTS_WITH '"+workflowIDOf(workflow, f.IDPrefix)+"'")
+	}
+
 	for _, l := range labels {
 		terms = append(terms, l.term())
 	}
 
 	return strings.Join(append(terms, bounds(f)...), " AND ")
+}
+
+// workflowIDOf is the id of a workflow of that type, or the begin of one.
+func workflowIDOf(workflow, id string) string {
+	switch workflow {
+	case rollout.GroupWorkflowName:
+		return rollout.GroupWorkflowID(id)
+	case producer.WorkflowName:
+		return producer.WorkflowID(id)
+	default:
+		return rollout.WorkflowID(id)
+	}
 }
 
 // bounds are the terms of the ranges of reward and start.
