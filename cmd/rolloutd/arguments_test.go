@@ -44,6 +44,8 @@ func TestWrongArgumentsAreRefused(t *testing.T) {
 		{[]string{"run", task, "--timeout", "5"}, `--timeout: must be a duration such as "55s" or "5m", got "5"`},
 		{[]string{"run", task, "--timeout", "-5s"}, "--timeout: must not be negative, got -5s"},
 		{[]string{"run", task, "--sampling", "hot"}, `--sampling: must be a JSON object such as {"temperature":0.7}`},
+		{[]string{"run", task, "--price", "0.15"}, "--price: must be PROMPT/COMPLETION or PROMPT/COMPLETION/CACHED_PROMPT"},
+		{[]string{"run", task, "--price", "-1/2"}, "--price: must be PROMPT/COMPLETION"},
 		{[]string{"run", task, "--model", ""}, "--model: must not be empty"},
 		{[]string{"run", task, "--api-key-env", "", "--rollout-id", " "}, "--api-key-env: must not be empty\n--rollout-id: must not be empty"},
 		{[]string{"serve", "--listen", ""}, "--listen: must not be empty"},

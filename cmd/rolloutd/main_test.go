@@ -139,6 +139,8 @@ func TestRunSendsTheTaskAndTheFlags(t *testing.T) {
 		"r1",
 		"--purpose",
 		"eval",
+		"--price",
+		"0.15/0.6",
 		"--sampling",
 		`{"temperature":0}`,
 		"--json",
@@ -155,6 +157,7 @@ func TestRunSendsTheTaskAndTheFlags(t *testing.T) {
 		"rollout_id":    "r1",
 		"purpose":       "eval",
 		"eval_sampling": map[string]any{"temperature": 0.0},
+		"price":         map[string]any{"prompt": 0.15, "completion": 0.6},
 	}, <-ts.asked)
 	require.NotContains(t, errText, "sk-1")
 }

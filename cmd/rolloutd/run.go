@@ -13,6 +13,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/cli"
 	"github.com/rolloutd/rolloutd/internal/cli/client"
+	"github.com/rolloutd/rolloutd/internal/config"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/taskset"
 )
@@ -23,7 +24,7 @@ var errTimeout = errors.New("--timeout ran out")
 // runFlags are the flags of run; show uses some of them.
 type runFlags struct {
 	endpoint, baseURL, keyEnv, model, agent, id string
-	purpose, sampling, translate                string
+	purpose, sampling, translate, price         string
 	json, detach, noVerify                      bool
 	groupSize                                   int
 	timeout                                     time.Duration
@@ -104,6 +105,12 @@ func (f *runFlags) register(cmd *cobra.Command) {
 	fl.StringVar(&f.baseURL, "base-url", "", "OpenAI-compatible base URL of the model")
 	fl.StringVar(&f.keyEnv, "api-key-env", "", "variable of this environment that holds the model's API key")
 	fl.StringVar(&f.model, "model", "", "name of the model at the endpoint")
+	fl.StringVar(
+		&f.price,
+		"price",
+		"",
+		"price of the model in US dollars per million tokens: PROMPT/COMPLETION or PROMPT/COMPLETION/CACHED_PROMPT, such as 0.15/0.6",
+	)
 	fl.StringVar(&f.purpose, "purpose", "", "what the model calls are for: auto, train or eval")
 	fl.StringVar(
 		&f.translate,
@@ -171,6 +178,18 @@ func (f *runFlags) apply(args map[string]any, s std) (map[string]any, error) {
 
 	if f.noVerify {
 		args["no_verify"] = true
+	}
+
+	if f.price != "" {
+		price, ok := config.PriceOf(f.price)
+		if !ok || !price.Valid() {
+			return nil, fmt.Errorf(
+				"--price: must be PROMPT/COMPLETION or PROMPT/COMPLETION/CACHED_PROMPT, in US dollars per million tokens, such as 0.15/0.6; got %q",
+				f.price,
+			)
+		}
+
+		args["price"] = price
 	}
 
 	if err := f.pin(args); err != nil {

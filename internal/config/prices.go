@@ -19,7 +19,7 @@ func prices(c *Config, v string) error {
 		item = strings.TrimSpace(item)
 		at := max(strings.LastIndex(item, "="), 0)
 
-		price, ok := priceOf(item[min(at+1, len(item)):])
+		price, ok := PriceOf(item[min(at+1, len(item)):])
 		if at == 0 || !ok {
 			return errors.New(
 				`must be MODEL=PROMPT/COMPLETION or MODEL=PROMPT/COMPLETION/CACHED_PROMPT, in dollars per million tokens, such as "gpt-4o-mini=0.15/0.6/0.075"`,
@@ -32,7 +32,9 @@ func prices(c *Config, v string) error {
 	return nil
 }
 
-func priceOf(v string) (rollout.Price, bool) {
+// PriceOf parses "0.15/0.6": US dollars per million prompt and completion tokens and, optionally, per million cached
+// prompt tokens.
+func PriceOf(v string) (rollout.Price, bool) {
 	parts := strings.Split(v, "/")
 
 	dollars := make([]float64, len(parts))

@@ -74,6 +74,9 @@ type Task struct {
 	// turns, prompt_tokens, completion_tokens …; the server checks them
 	Limits map[string]any `yaml:"limits" json:"limits"`
 
+	// prompt, completion, cached_prompt: US dollars per million tokens; the server checks them
+	Price map[string]any `yaml:"price" json:"price"`
+
 	// chat_completions or none; absent: the server's configuration
 	Translate string `yaml:"translate" json:"translate"`
 
@@ -150,6 +153,7 @@ func (t Task) Arguments() map[string]any {
 	lists(args, "reward_range", t.RewardRange)
 	objects(args, "react", t.React)
 	objects(args, "limits", t.Limits)
+	objects(args, "price", t.Price)
 	objects(args, "sandbox", t.Sandbox)
 	objects(args, "network", t.Network)
 

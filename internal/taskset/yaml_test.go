@@ -51,6 +51,7 @@ on_timeout: null
 agent_timeout_s: 30
 max_tokens_cap: 0
 limits: {turns: 5}
+price: {prompt: 0.15, completion: 0.6}
 purpose: eval
 eval_sampling: {temperature: 0, stop: [END]}
 `))
@@ -58,7 +59,7 @@ eval_sampling: {temperature: 0, stop: [END]}
 	got, err := json.Marshal(task.Arguments())
 	require.NoError(t, err)
 	require.JSONEq(t, `{"task_id":"t1","instruction":"do it","upload_files":{"a.txt":"hello\n"},"setup":["mkdir x"],
-		"verify":["test -d x","true"],"test_files":{"check.py":"pass\n"},"reward_range":[-1,1],"on_timeout":"null","agent_timeout_s":30,"max_tokens_cap":0,"limits":{"turns":5},
+		"verify":["test -d x","true"],"test_files":{"check.py":"pass\n"},"reward_range":[-1,1],"on_timeout":"null","agent_timeout_s":30,"max_tokens_cap":0,"limits":{"turns":5},"price":{"prompt":0.15,"completion":0.6},
 		"purpose":"eval","eval_sampling":{"temperature":0,"stop":["END"]}}`, string(got))
 
 	task, err = taskset.ReadYAML(strings.NewReader("instruction: x"))

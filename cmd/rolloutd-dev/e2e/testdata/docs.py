@@ -7,7 +7,7 @@ import os
 import re
 import sys
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 server, page, trainer_api, token = sys.argv[1:]
@@ -44,8 +44,14 @@ class Worker:
 
 
 class Any_:
+    accelerator, state = SimpleNamespace(is_main_process=True), SimpleNamespace(global_step=7)
+
     def __init__(self, **_: Any) -> None:
-        pass
+        self.loads = 0
+        self.vllm_generation = SimpleNamespace(sync_weights=self.load)
+
+    def load(self) -> None:
+        self.loads += 1
 
 
 def module(name: str, **members: Any) -> None:
@@ -79,5 +85,7 @@ for snippet in snippets:
     print(snippet)
     exec(compile(snippet, page, "exec"), names)
 
+names["trainer"].vllm_generation.sync_weights()
+assert names["trainer"].loads == 1, "the trainer's own step loads the weights, in an update"
 assert names["group"].done and names["done"].outcome == "completed", names["done"]
 print("all checks held")
