@@ -51,6 +51,8 @@ type Config struct {
 	Translate []string `yaml:"translate"`
 	// ModelEnv has the model catalog's variables (VLLM_URL, OPENAI_API_KEY …), as in the environment.
 	ModelEnv map[string]string `yaml:"model_env"`
+	// Retention says which rollouts the servers delete from the store.
+	Retention Retention `yaml:"retention"`
 	// EncryptionKey is the deployment's key; empty: a file in Data, created at the first start. It is read
 	// from the environment only, so that no shared file has it.
 	EncryptionKey string `yaml:"-"`
@@ -299,6 +301,27 @@ type Store struct {
 	// store, no rollout begins. 0: none.
 	MinFreeMiB int `yaml:"min_free_mib"`
 	MaxMiB     int `yaml:"max_mib"`
+}
+
+// Retention deletes old rollouts; without rules nothing is deleted.
+type Retention struct {
+	// between two runs
+	Every time.Duration `yaml:"every"`
+
+	// applied in turn; a rollout goes with the first that allows it
+	Rules []RetentionRule `yaml:"rules"`
+}
+
+// RetentionRule allows the deletion of rollouts; see package retention for what is never deleted.
+type RetentionRule struct {
+	// least time since the last write
+	OlderThan time.Duration `yaml:"older_than"`
+
+	// none: all
+	Outcomes []rollout.Outcome `yaml:"outcomes"`
+
+	// the oldest go until the store holds at most so much; 0: age decides alone
+	MaxMiB int64 `yaml:"max_mib"`
 }
 
 // Model is the scripted model server of the model role.

@@ -289,3 +289,23 @@ func TestWrongTypesWithAllOtherProblems(t *testing.T) {
 		require.ErrorContains(t, err, want)
 	}
 }
+
+func TestRetention(t *testing.T) {
+	t.Parallel()
+
+	c, err := config.Load(strings.NewReader("retention:\n  rules:\n    - {older_than: 72h, outcomes: [aborted], max_mib: 5}\n"), nil)
+	require.NoError(t, err)
+	require.NoError(t, c.Validate())
+	require.Equal(t, time.Hour, c.Retention.Every)
+	require.Equal(t, []config.RetentionRule{{OlderThan: 72 * time.Hour, Outcomes: []rollout.Outcome{rollout.Aborted}, MaxMiB: 5}}, c.Retention.Rules)
+
+	c.Retention = config.Retention{
+		Rules: []config.RetentionRule{{}, {OlderThan: time.Minute, Outcomes: []rollout.Outcome{"lost"}, MaxMiB: -1}},
+	}
+	err = c.Validate()
+	require.ErrorContains(t, err, "retention.every: must be at least 1m")
+	require.ErrorContains(t, err, "retention.rules[0].older_than: must be at least 1h0m0s, got 0s")
+	require.ErrorContains(t, err, "retention.rules[1].older_than: must be at least 1h0m0s, got 1m0s")
+	require.ErrorContains(t, err, `retention.rules[1].outcomes: must be of completed`)
+	require.ErrorContains(t, err, "retention.rules[1].max_mib: must be 0 (age decides alone) or more, got -1")
+}

@@ -37,6 +37,7 @@ func Defaults() Config {
 			E2B:       E2B{CreateRate: 1, Sandboxes: 10},
 		},
 		Store:      Store{RolloutMiB: 4096, MinFreeMiB: 2048},
+		Retention:  Retention{Every: time.Hour},
 		Model:      Model{Listen: "127.0.0.1:9099"},
 		ToolServer: ToolServer{Listen: "127.0.0.1:9002"},
 		Telemetry:  Telemetry{Listen: "127.0.0.1:9464", Service: "rolloutd"},

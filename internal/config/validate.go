@@ -29,6 +29,7 @@ func (c Config) Validate() error {
 	c.Worker.validate(&p)
 	c.Sandbox.validate(&p)
 	c.Store.validate(&p)
+	c.Retention.validate(&p)
 	c.Limits.validate(&p)
 	c.validatePrices(&p)
 	c.validateAgents(&p)
@@ -202,6 +203,35 @@ func (s Store) validate(p *problems) {
 		s.MinFreeMiB,
 		s.MaxMiB,
 	)
+}
+
+// leastRetention is the least age of what may be deleted: a younger rollout may be running.
+const leastRetention = time.Hour
+
+func (r Retention) validate(p *problems) {
+	p.check(r.Every >= time.Minute, "retention.every", "must be at least 1m, got %s", r.Every)
+
+	for i, rule := range r.Rules {
+		path := fmt.Sprintf("retention.rules[%d].", i)
+		p.check(
+			rule.OlderThan >= leastRetention,
+			path+"older_than",
+			"must be at least %s, got %s",
+			leastRetention,
+			rule.OlderThan,
+		)
+		p.check(rule.MaxMiB >= 0, path+"max_mib", "must be 0 (age decides alone) or more, got %d", rule.MaxMiB)
+
+		for _, o := range rule.Outcomes {
+			p.check(
+				slices.Contains(rollout.Outcomes(), o),
+				path+"outcomes",
+				"must be of %s; got %q",
+				rollout.OutcomeNames(),
+				o,
+			)
+		}
+	}
 }
 
 func (l Limits) validate(p *problems) {

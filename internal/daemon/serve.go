@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/rolloutd/rolloutd/envserver"
 	"github.com/rolloutd/rolloutd/internal/catalog"
 	"github.com/rolloutd/rolloutd/internal/config"
@@ -21,6 +23,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/image"
 	"github.com/rolloutd/rolloutd/internal/network/egress"
 	"github.com/rolloutd/rolloutd/internal/network/listen"
+	"github.com/rolloutd/rolloutd/internal/retention"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/store"
 	"github.com/rolloutd/rolloutd/internal/temporalx"
@@ -67,12 +70,12 @@ func (d *Daemon) serveTier() tier.Tier {
 			}
 
 			d.at.Serve = l.Addr().String()
-			expire := tier.Background(d.expireSessions)
+			expire, retain := tier.Background(d.expireSessions), tier.Background(d.retention().Run)
 			r := tier.ServeHTTP(listen.Limit(l, d.cfg.Connections()), d.withCodec(edge, tokens))
 			closeHTTP := r.Stop
 			// The edge stops first: it closes its WebSockets with a reason.
 			r.Stop = func(ctx context.Context) error {
-				return errors.Join(edge.Shutdown(ctx), closeHTTP(ctx), expire.Stop(ctx), closeTools())
+				return errors.Join(edge.Shutdown(ctx), closeHTTP(ctx), expire.Stop(ctx), retain.Stop(ctx), closeTools())
 			}
 
 			return r, nil
@@ -158,6 +161,21 @@ func (d *Daemon) readme() (string, error) {
 
 func (d *Daemon) uploads() store.Uploads {
 	return store.Uploads{Store: d.store, MaxBytes: int64(d.cfg.Serve.UploadsMiB) << 20, Keep: d.cfg.Serve.KeepSessions}
+}
+
+// retention deletes the rollouts that the configuration gives up.
+func (d *Daemon) retention() *retention.Service {
+	rules := make([]retention.Policy, len(d.cfg.Retention.Rules))
+	for i, r := range d.cfg.Retention.Rules {
+		rules[i] = retention.Policy{OlderThan: r.OlderThan, Outcomes: r.Outcomes, MaxBytes: r.MaxMiB << 20}
+	}
+
+	var registry prometheus.Registerer
+	if d.tel != nil {
+		registry = d.tel.Registry()
+	}
+
+	return retention.NewService(d.store, rules, d.cfg.Retention.Every, d.log, registry)
 }
 
 // expireSessions deletes unused sessions and uploads at intervals until ctx ends. Several replicas may run it at once.

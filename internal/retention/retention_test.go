@@ -1,11 +1,16 @@
 package retention_test
 
 import (
+	"context"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
 	"github.com/rolloutd/rolloutd/internal/delivery"
@@ -288,4 +293,72 @@ func TestMeasure(t *testing.T) {
 	}, blobs)
 	require.Contains(t, []string{"results", "workspaces"}, usage[0].Kind, "the largest is first")
 	require.WithinDuration(t, d.now.Add(-40*day), usage[0].Oldest, time.Minute)
+}
+
+// The service applies the rules in turn, deletes nothing that runs, that a sink has not acknowledged or that is kept,
+// and counts what it deleted.
+func TestService(t *testing.T) {
+	t.Parallel()
+
+	d := newDeployment(t)
+	d.add(t, "lost", "", rollout.InfraFailed, 4*day)
+	d.add(t, "good", "", rollout.Completed, 4*day)
+	d.add(t, "old", "", rollout.Completed, 40*day)
+	d.add(t, "kept", "", rollout.Completed, 40*day)
+	require.NoError(t, retention.Pin(t.Context(), d.Store, "kept", true))
+
+	d.put(t, store.AttemptKey("runs", 1, store.Home), make([]byte, 1000))
+	d.age(t, filepath.Join("rollouts", "runs"), 40*day)
+
+	d.add(t, "pending-0", "pending", rollout.Completed, 40*day)
+	d.deliver(t, d.group(t, "pending"), rollout.DeliveryPending)
+
+	reg := prometheus.NewRegistry()
+	service := retention.NewService(d.Store, []retention.Policy{
+		{OlderThan: 3 * day, Outcomes: []rollout.Outcome{rollout.InfraFailed}},
+		{OlderThan: 30 * day},
+	}, time.Hour, slog.New(slog.DiscardHandler), reg)
+	require.NoError(t, service.Apply(t.Context(), d.now))
+
+	left, err := os.ReadDir(filepath.Join(d.dir, "rollouts"))
+	require.NoError(t, err)
+
+	var names []string
+	for _, entry := range left {
+		names = append(names, entry.Name())
+	}
+
+	require.Equal(t, []string{"good", "kept", "pending-0", "runs"}, names)
+	require.NoError(t, testutil.GatherAndCompare(reg, strings.NewReader(`
+# HELP rolloutd_retention_deleted_rollouts_total Rollouts that the rules of the configuration deleted from the store.
+# TYPE rolloutd_retention_deleted_rollouts_total counter
+rolloutd_retention_deleted_rollouts_total 2
+`), "rolloutd_retention_deleted_rollouts_total"))
+}
+
+// Run applies the rules at once, counts a failure, and ends with its context.
+func TestServiceRuns(t *testing.T) {
+	t.Parallel()
+
+	d := newDeployment(t)
+	d.add(t, "old", "", rollout.Completed, 40*day)
+
+	ctx, stop := context.WithCancel(t.Context())
+	over := make(chan error)
+	service := retention.NewService(
+		d.Store,
+		[]retention.Policy{{OlderThan: 30 * day}},
+		time.Hour,
+		slog.New(slog.DiscardHandler),
+		nil,
+	)
+
+	go func() { over <- service.Run(ctx) }()
+
+	require.Eventually(t, func() bool {
+		there, err := d.Exists(t.Context(), store.ResultKey("old"))
+		return err == nil && !there
+	}, 10*time.Second, 10*time.Millisecond)
+	stop()
+	require.ErrorIs(t, <-over, context.Canceled)
 }
