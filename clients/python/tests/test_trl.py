@@ -6,6 +6,7 @@ import pickle
 import signal
 import threading
 from functools import partial
+from itertools import groupby
 from typing import Any
 
 import pytest
@@ -19,9 +20,11 @@ CHAT = [{"role": "system", "content": "s"}, {"role": "user", "content": [{"type"
 
 
 def line(rollout: str, tokens: list[int], mask: list[int], reward: float | None = 1.0, version: str = "") -> bytes:
-    start = mask.index(1) if 1 in mask else len(mask)
-    span = {"turn": 1, "start": start, "stop": len(tokens), "train": True, "model_version": version}
-    raw = {"rollout_id": rollout, "reward": reward, "token_ids": tokens, "loss_mask": mask, "trained": sum(mask), "spans": [span], "end": "end"}
+    """A sequence whose replies are the runs of ones of the mask."""
+    runs = [(bit, len(list(run))) for bit, run in groupby(mask)]
+    ends = [sum(n for _, n in runs[: i + 1]) for i in range(len(runs))]
+    spans = [{"turn": i, "start": end - n, "stop": end, "train": True, "model_version": version} for i, ((bit, n), end) in enumerate(zip(runs, ends, strict=True)) if bit]
+    raw = {"rollout_id": rollout, "reward": reward, "token_ids": tokens, "loss_mask": mask, "trained": sum(mask), "spans": spans, "end": "end"}
     return json.dumps(raw | {"logprobs": [-0.5 * m for m in mask]}).encode() + b"\n"
 
 

@@ -11,9 +11,11 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InvalidError, RolloutdError
+from ..trainers import longest
+from ..trainers.atropos import logprobs_of, masks_of
 from ..types import Group, Member, Sequence
 from .journal import Work
-from .records import AgentResult, ScoredDataGroup, ScoredDataItem, logprobs_of, masks_of
+from .records import AgentResult, ScoredDataGroup, ScoredDataItem
 from .scores import Scores
 from .workspace import ExecTool, prepared, tools_of
 
@@ -120,7 +122,7 @@ class GroupRun:
     async def _sequence(self, rollout_id: str) -> Sequence | None:
         """The sequence with the most tokens to train on."""
         sequences = [s for s in await self._env.client.rollouts.trajectory(rollout_id) if s.trained]
-        return max(sequences, key=lambda s: s.trained, default=None)
+        return longest(sequences)
 
 
 def hold_s(worker_timeout: float, chosen: float | None) -> float:

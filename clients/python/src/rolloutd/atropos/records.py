@@ -10,12 +10,10 @@ from typing import Any
 
 from atroposlib.envs.base import ScoredDataGroup, ScoredDataItem
 
+from ..trainers.atropos import logprobs_of, masks_of
 from ..types import Sequence
 
 __all__ = ["AgentResult", "AgentStep", "ScoredDataGroup", "ScoredDataItem", "SequenceData", "ToolCall", "ToolResult"]
-
-MASKED_ID = -100
-MASKED_LOGPROB = 1.0
 
 _TAGS = ("<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>")
 
@@ -166,13 +164,3 @@ def _step(number: int, message: Mapping[str, Any]) -> AgentStep:
                 )
             )
     return step
-
-
-def masks_of(s: Sequence) -> list[int]:
-    """The id of each token to train on, and -100 for every other."""
-    return [id if mask else MASKED_ID for id, mask in zip(s.token_ids, s.loss_mask, strict=True)]
-
-
-def logprobs_of(s: Sequence) -> list[float]:
-    """The log probability of each token to train on, and 1.0 for every other."""
-    return [logp if mask else MASKED_LOGPROB for logp, mask in zip(s.logprobs, s.loss_mask, strict=True)]

@@ -9,13 +9,15 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_EXCEPTION, CancelledError, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Any, TypedDict
+from typing import Any
 
 from .._calls import new_id
 from .._http import POLL_S
 from ..client import Client
-from ..errors import InvalidError, RolloutdError, UnscoredError
+from ..errors import InvalidError, RolloutdError
 from ..staleness import Staleness
+from ..trainers import Record, records_of, trained
+from ..trainers.trl import Batch, batch
 from ..types import Group, Sequence
 
 log = logging.getLogger("rolloutd.trl")
@@ -41,17 +43,6 @@ def instruction_of(prompt: Prompt) -> str:
                 return content
             return "".join(part.get("text", "") for part in content or () if part.get("type") == "text")
     raise InvalidError("prompt: must be a text, or messages with one of the user")
-
-
-class Batch(TypedDict):
-    """The return value of a rollout_func: one element per prompt."""
-
-    prompt_ids: list[list[int]]
-    completion_ids: list[list[int]]
-    logprobs: list[list[float]]
-    env_mask: list[list[int]]
-    rewards: list[float | None]
-    rollout_ids: list[str]
 
 
 @dataclass
@@ -160,53 +151,25 @@ class RolloutFunc:
             running.abort()
             raise
         pool.shutdown()
-        groups = [future.result() for future in futures]
-        rows: list[Sequence | str] = [row for group in groups for row in group]
-        if not any(isinstance(row, Sequence) for row in rows):
-            raise UnscoredError(f"no rollout of this batch has a reward and tokens to train on: {', '.join(map(str, rows))}")
-        return self._batch(rows)
+        records = [record for future in futures for record in future.result()]
+        rows = batch(records, self._stale)
+        self._count(records)
+        return rows
 
-    def _group(self, running: _Groups, prompt: Prompt, size: int) -> list[Sequence | str]:
-        """The sequence of each member of a group, or the id of a rollout that has none."""
+    def _group(self, running: _Groups, prompt: Prompt, size: int) -> list[Record]:
+        """The records of the members of a group."""
         task = self.task(prompt) if callable(self.task) else self.task
         args = {"instruction": instruction_of(prompt), "purpose": "train", **task, "group_size": size, "group_id": new_id()}
         group = running.run(args, self.timeout_s)
         if not group.done or not any(member.reward is not None for member in group.members):
-            return [member.rollout_id for member in group.members]
-        return self._members(group)
+            return records_of(group, ())
+        return records_of(group, self.client.groups.trajectory(group.group_id))
 
-    def _members(self, group: Group) -> list[Sequence | str]:
-        best: dict[str, Sequence] = {}
-        for sequence in self.client.groups.trajectory(group.group_id):
-            if sequence.reward is None or not sequence.trained:
-                continue
-            other = best.get(sequence.rollout_id)
-            if other is not None:
-                self.counts.dropped_sequences += 1
-            if other is None or sequence.trained > other.trained:
-                best[sequence.rollout_id] = sequence
-        return [best.get(member.rollout_id, member.rollout_id) for member in group.members]
-
-    def _batch(self, rows: list[Sequence | str]) -> Batch:
-        out = Batch(prompt_ids=[], completion_ids=[], logprobs=[], env_mask=[], rewards=[], rollout_ids=[])
-        filler = next(row for row in rows if isinstance(row, Sequence))
-        for row in rows:
-            self.counts.rows += 1
-            stale = isinstance(row, Sequence) and self._stale(row)
-            if not isinstance(row, Sequence):
-                self.counts.lost += 1
-            sequence = row if isinstance(row, Sequence) else filler
-            masked = stale or not isinstance(row, Sequence)
-            at = sequence.prompt_length
-            # A masked row also needs at least one token.
-            end = at + 1 if masked else len(sequence.token_ids)
-            out["prompt_ids"].append(sequence.token_ids[:at])
-            out["completion_ids"].append(sequence.token_ids[at:end])
-            out["logprobs"].append(sequence.logprobs[at:end])
-            out["env_mask"].append([0] if masked else sequence.loss_mask[at:end])
-            out["rewards"].append(None if masked else sequence.reward)
-            out["rollout_ids"].append(row.rollout_id if isinstance(row, Sequence) else row)
-        return out
+    def _count(self, records: list[Record]) -> None:
+        sequences = [len(trained(record)) for record in records]
+        self.counts.rows += len(records)
+        self.counts.lost += sequences.count(0)
+        self.counts.dropped_sequences += sum(n - 1 for n in sequences if n)
 
     def _stale(self, sequence: Sequence) -> bool:
         if self.staleness is None or self.current_version is None:

@@ -1,0 +1,170 @@
+"""The rules by which a record becomes a trainer's data. They are pure functions, and each is written only here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from ..errors import InvalidError
+from ..staleness import version_number
+from ..types import Sequence, Span
+from .record import Record
+
+
+def untrained(record: Record) -> str:
+    """Why nothing of the record is trained on; "" if something is. A missing reward is not a reward of 0."""
+    if record.reward is None:
+        return f"rollout {record.rollout_id} has no reward: it ended as {record.outcome or 'unknown'}"
+    if not any(any(s.loss_mask) for s in record.sequences):
+        return f"rollout {record.rollout_id} has no tokens to train on"
+    return ""
+
+
+def trained(record: Record) -> tuple[Sequence, ...]:
+    """The sequences to train on, in order. Each is a training example of its own with the reward of the rollout; none without a reward."""
+    return () if untrained(record) else tuple(s for s in record.sequences if any(s.loss_mask))
+
+
+def longest(sequences: Iterable[Sequence]) -> Sequence | None:
+    """The sequence with the most tokens to train on, the first of several: for trainers that take one of each rollout."""
+    return max(sequences, key=lambda s: sum(s.loss_mask), default=None)
+
+
+def token_logprobs(sequence: Sequence, elsewhere: float = 0.0) -> list[float]:
+    """The log probability of each token to train on, and `elsewhere` for every other."""
+    return [float(logprob) if bit else elsewhere for logprob, bit in zip(sequence.logprobs, sequence.loss_mask, strict=True)]
+
+
+def token_versions(sequence: Sequence) -> list[int | None]:
+    """The version of the weights that sampled each token: the last number in its name; None for other tokens, and where it is unknown.
+
+    The weights of a reply may have been replaced while it was sampled. Which token was the first of the new ones is unknown, so all tokens
+    of such a reply have the older version.
+    """
+    versions: list[int | None] = [None] * len(sequence.token_ids)
+    for span in sequence.spans:
+        known = [v for v in map(version_number, span.versions) if v is not None]
+        versions[span.start : span.stop] = [min(known, default=None)] * (span.stop - span.start)
+    return versions
+
+
+def version_range(sequences: Iterable[Sequence]) -> tuple[int, int] | None:
+    """The oldest and the newest version of the weights that sampled a token to train on; None if no version is known."""
+    names = (name for s in sequences for span in s.spans if span.train for name in span.versions)
+    known = [v for v in map(version_number, names) if v is not None]
+    return (min(known), max(known)) if known else None
+
+
+@dataclass(frozen=True)
+class Split:
+    """A sequence as prompt and response. The lists of the response are equally long."""
+
+    prompt_ids: list[int]
+    response_ids: list[int]
+    mask: list[int]
+    logprobs: list[float]
+    versions: list[int | None]
+
+
+def split(sequence: Sequence) -> Split:
+    """Splits a sequence at the first sampled token. The response has the replies and what is between them: tool results and chat template."""
+    at = sequence.prompt_length
+    return Split(
+        prompt_ids=sequence.token_ids[:at],
+        response_ids=sequence.token_ids[at:],
+        mask=sequence.loss_mask[at:],
+        logprobs=token_logprobs(sequence)[at:],
+        versions=token_versions(sequence)[at:],
+    )
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One reply to train on. `prompt_ids` are all tokens that the model saw before it."""
+
+    number: int
+    prompt_ids: list[int]
+    completion_ids: list[int]
+    logprobs: list[float]
+    span: Span
+
+
+def turns(sequence: Sequence) -> list[Turn]:
+    """The replies of a sequence that are trained on. Another reply is a part of the prompts after it."""
+    return [
+        Turn(span.turn, sequence.token_ids[: span.start], sequence.token_ids[span.start : span.stop], sequence.logprobs[span.start : span.stop], span)
+        for span in sequence.spans
+        if span.train
+    ]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The largest lengths of a trainer, in tokens: up to the first sampled token, from it on, and in all. None: no limit."""
+
+    prompt: int | None = None
+    response: int | None = None
+    total: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("prompt", "response", "total"):
+            if (limit := getattr(self, name)) is not None and limit < 1:
+                raise InvalidError(f"{name}: a limit must be at least 1 token, got {limit}")
+
+
+@dataclass(frozen=True)
+class Losses:
+    """What limits cost. `dropped` are sequences of which nothing to train on is left."""
+
+    cut: int = 0  # sequences
+    dropped: int = 0  # sequences
+    trained_tokens: int = 0  # tokens to train on, of both
+
+    def __add__(self, other: Losses) -> Losses:
+        return Losses(self.cut + other.cut, self.dropped + other.dropped, self.trained_tokens + other.trained_tokens)
+
+
+def fit(record: Record, limits: Limits) -> tuple[Record, Losses]:
+    """The record within limits, with the sequences to train on alone.
+
+    A sequence that is too long is cut at its end, and dropped if its prompt is too long or if nothing to train on is left. What remains is a
+    prefix, so every token keeps the context and the log probability that it was sampled with. A reply that is cut is truncated.
+    """
+    kept, losses = [], Losses()
+    for sequence in record.sequences:
+        if not any(sequence.loss_mask):
+            continue
+        length = _allowed(sequence, limits)
+        shorter = _cut(sequence, length)
+        lost = sum(sequence.loss_mask) - sum(shorter.loss_mask)
+        if not any(shorter.loss_mask):
+            losses += Losses(dropped=1, trained_tokens=lost)
+            continue
+        losses += Losses(cut=int(length < len(sequence.token_ids)), trained_tokens=lost)
+        kept.append(shorter)
+    return replace(record, sequences=tuple(kept)), losses
+
+
+def _allowed(sequence: Sequence, limits: Limits) -> int:
+    """The number of tokens of a sequence that a trainer can take."""
+    prompt, length = sequence.prompt_length, len(sequence.token_ids)
+    if limits.prompt is not None and prompt > limits.prompt:
+        return 0
+    if limits.response is not None:
+        length = min(length, prompt + limits.response)
+    return length if limits.total is None else min(length, limits.total)
+
+
+def _cut(sequence: Sequence, length: int) -> Sequence:
+    if length >= len(sequence.token_ids):
+        return sequence
+    spans = [
+        span if span.stop <= length else replace(span, stop=length, finish_reason="length", truncated=True)
+        for span in sequence.spans
+        if span.start < length
+    ]
+    mask = sequence.loss_mask[:length]
+    return replace(
+        sequence, token_ids=sequence.token_ids[:length], loss_mask=mask, logprobs=sequence.logprobs[:length], spans=tuple(spans),
+        trained=sum(mask), end="cut",
+    )  # fmt: skip

@@ -1,0 +1,168 @@
+"""The rules by which rollouts become training data, for all records."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from recorded import KINDS, pairs_of, random_record, recorded
+
+from rolloutd import Group, InvalidError, ProtocolError, Sequence, UnscoredError
+from rolloutd.trainers import Limits, Losses, Record, fit, longest, records_of, split, token_versions, trained, turns, untrained
+from rolloutd.trainers.atropos import logprobs_of, masks_of
+from rolloutd.trainers.rules import version_range
+from rolloutd.trainers.trl import batch
+
+RECORDS = st.integers(0, 2**32).map(lambda seed: random_record(random.Random(seed)))
+LIMIT = st.none() | st.integers(1, 60)
+LIMITS = st.builds(Limits, LIMIT, LIMIT, LIMIT)
+
+PROPERTY = settings(deadline=None, database=None, derandomize=True, max_examples=40)
+
+
+def sequence(**changes: Any) -> Sequence:
+    raw: dict[str, Any] = {
+        "rollout_id": "r", "group_id": "g", "token_ids": [1, 2, 3, 4, 5, 6], "loss_mask": [0, 0, 1, 1, 0, 1], "logprobs": [0, 0, -1, -2, 0, -3],
+        "spans": [
+            {"turn": 1, "start": 2, "stop": 4, "train": True, "model_version": "step-3..step-4"},
+            {"turn": 2, "start": 5, "stop": 6, "train": True},
+        ],
+    }  # fmt: skip
+    return Sequence.of(raw | changes)
+
+
+def record(*sequences: Sequence, reward: float | None = 1.0) -> Record:
+    return Record("r", "g", "t", "completed", reward, sequences)
+
+
+def test_the_records_of_a_group_are_its_members_in_order() -> None:
+    members = [{"index": i, "rollout_id": id, "outcome": "completed", "reward": reward} for i, (id, reward) in enumerate([("a", 1.0), ("b", None), ("c", 0.0)])]
+    group = Group.of({"group_id": "g", "task_id": "t", "size": 3, "outcome": "partial", "members": members})
+    made = records_of(group, [sequence(rollout_id="c"), sequence(rollout_id="a"), sequence(rollout_id="c", sequence=1)])
+    assert [(r.rollout_id, r.group, r.reward, [s.number for s in r.sequences]) for r in made] == [("a", "g", 1.0, [0]), ("b", "g", None, []), ("c", "g", 0.0, [0, 1])]
+    assert [untrained(r) for r in made] == ["", "rollout b has no reward: it ended as completed", ""]
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"logprobs": [0]}, "6 token_ids need as many loss_mask and logprobs, got 6 and 1"),
+        ({"loss_mask": [0, 0, 2, 1, 0, 1]}, "only 0 and 1"),
+        ({"loss_mask": [0, 1, 1, 1, 0, 1]}, "the tokens of the spans that train"),
+        ({"logprobs": [0, 0, -1, float("nan"), 0, -3]}, "finite log probability"),
+        ({"spans": [{"turn": 3, "start": 0, "stop": 7, "train": True}]}, "the span of turn 3 has the tokens 0 to 7, which must be from 1 on"),
+        ({"spans": [{"turn": 4, "start": 5, "stop": 7, "train": True}]}, "the span of turn 4 has the tokens 5 to 7"),
+    ],
+)
+def test_a_sequence_that_contradicts_itself_is_refused(changes: dict[str, Any], error: str) -> None:
+    with pytest.raises(ProtocolError, match=f"rollout r, sequence 0: .*{error}"):
+        record(sequence(**changes))
+
+
+def test_a_reward_is_finite() -> None:
+    with pytest.raises(ProtocolError, match="finite"):
+        record(sequence(), reward=float("nan"))
+
+
+def test_a_missing_reward_is_not_zero() -> None:
+    assert trained(record(sequence(), reward=None)) == ()
+    assert len(trained(record(sequence(), reward=0.0))) == 1
+    with pytest.raises(UnscoredError, match="no reward"):
+        batch([record(sequence(), reward=None)])
+
+
+@PROPERTY
+@given(RECORDS)
+def test_a_sequence_is_split_at_the_first_sampled_token(record: Record) -> None:
+    for s in record.sequences:
+        parts = split(s)
+        assert parts.prompt_ids + parts.response_ids == s.token_ids
+        assert len(parts.response_ids) == len(parts.mask) == len(parts.logprobs) == len(parts.versions)
+        assert sum(parts.mask) == s.trained, "no token of the prompt is trained on"
+        assert not any(logprob for logprob, bit in zip(parts.logprobs, parts.mask, strict=True) if not bit)
+        assert len(parts.prompt_ids) == s.spans[0].start
+
+
+@PROPERTY
+@given(RECORDS)
+def test_turns_are_the_trained_replies_after_all_they_saw(record: Record) -> None:
+    for s in record.sequences:
+        pairs = [(id, logprob) for turn in turns(s) for id, logprob in zip(turn.completion_ids, turn.logprobs, strict=True)]
+        assert pairs == [(id, logprob) for id, logprob, bit in zip(s.token_ids, s.logprobs, s.loss_mask, strict=True) if bit]
+        for turn in turns(s):
+            seen = turn.prompt_ids + turn.completion_ids
+            assert seen == s.token_ids[: len(seen)]
+
+
+@PROPERTY
+@given(RECORDS, LIMITS)
+def test_a_cut_sequence_is_a_prefix_and_its_losses_are_counted(record: Record, limits: Limits) -> None:
+    before = [s for s in record.sequences if s.trained]
+    fitted, losses = fit(record, limits)
+    remaining = iter(before)
+    for s in fitted.sequences:
+        whole = next(w for w in remaining if w.number == s.number)
+        n = len(s.token_ids)
+        assert (s.token_ids, s.loss_mask, s.logprobs) == (whole.token_ids[:n], whole.loss_mask[:n], whole.logprobs[:n])
+        assert limits.total is None or n <= limits.total
+        assert limits.prompt is None or s.prompt_length <= limits.prompt
+        assert limits.response is None or n - s.prompt_length <= limits.response
+        assert s.trained == sum(s.loss_mask) > 0
+        assert (s == whole) == (n == len(whole.token_ids))
+    assert losses.dropped == len(before) - len(fitted.sequences)
+    assert losses.trained_tokens == sum(s.trained for s in before) - sum(s.trained for s in fitted.sequences)
+    assert fitted.reward == record.reward
+    assert fit(fitted, limits) == (fitted, Losses())
+
+
+def test_a_reply_that_is_cut_is_truncated() -> None:
+    fitted, losses = fit(record(sequence()), Limits(response=1))
+    (cut,) = fitted.sequences
+    assert losses == Losses(cut=1, trained_tokens=2)
+    assert (cut.token_ids, cut.spans[0].stop, cut.spans[0].truncated, len(cut.spans), cut.end) == ([1, 2, 3], 3, True, 1, "cut")
+    with pytest.raises(InvalidError, match="prompt"):
+        Limits(prompt=0)
+
+
+def test_versions_are_per_token_and_the_older_one_within_a_reply() -> None:
+    assert token_versions(sequence()) == [None, None, 3, 3, None, None]
+    assert version_range([sequence()]) == (3, 4)
+    assert version_range([]) is None
+
+
+@PROPERTY
+@given(st.lists(RECORDS, min_size=1, max_size=5))
+def test_trl_has_one_row_for_each_record(records: list[Record]) -> None:
+    if not any(trained(r) for r in records):
+        with pytest.raises(UnscoredError):
+            batch(records)
+        return
+    rows = batch(records)
+    assert {len(column) for column in rows.values()} == {len(records)}  # type: ignore[arg-type]
+    for i, r in enumerate(records):
+        best = longest(trained(r))
+        assert rows["rewards"][i] == (r.reward if best else None)
+        assert sum(rows["env_mask"][i]) == (best.trained if best else 0)
+        assert len(rows["completion_ids"][i]) == len(rows["env_mask"][i]) == len(rows["logprobs"][i]) >= 1
+
+
+@PROPERTY
+@given(RECORDS)
+def test_atropos_has_one_value_for_each_token(record: Record) -> None:
+    for s in record.sequences:
+        rows = list(zip(masks_of(s), logprobs_of(s), strict=True))
+        assert [(id, logprob) for id, logprob in rows if id != -100] == [(id, p) for id, p, bit in zip(s.token_ids, s.logprobs, s.loss_mask, strict=True) if bit]
+        assert {logprob for id, logprob in rows if id == -100} <= {1.0}
+
+
+def test_the_recorded_set_has_each_kind() -> None:
+    records = recorded()
+    assert len(records) == 64
+    assert Counter(r.rollout_id.rpartition("-")[0].replace("-", " ") for r in records).keys() == KINDS.keys()
+    assert {bool(untrained(r)) for r in records} == {True, False}
+    assert records == recorded(), "it is the same each time"
+    assert pairs_of(records).total() > 500
