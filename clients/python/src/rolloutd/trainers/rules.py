@@ -48,11 +48,29 @@ def token_versions(sequence: Sequence) -> list[int | None]:
     return versions
 
 
+def version_names(sequence: Sequence) -> list[str]:
+    """The versions of the weights that sampled tokens to train on, in order, under the endpoint's names. Replies without one are left out."""
+    return [name for span in sequence.spans if span.train for name in dict.fromkeys(span.versions) if name]
+
+
 def version_range(sequences: Iterable[Sequence]) -> tuple[int, int] | None:
     """The oldest and the newest version of the weights that sampled a token to train on; None if no version is known."""
     names = (name for s in sequences for span in s.spans if span.train for name in span.versions)
     known = [v for v in map(version_number, names) if v is not None]
     return (min(known), max(known)) if known else None
+
+
+def filled_rewards(group: Iterable[Record]) -> list[float] | None:
+    """The rewards of a group for a trainer that needs a number from each rollout; None if none of them has training data.
+
+    A rollout without training data has the mean of the others. So it does not move the group's mean, whereas 0 would; its mask must be 0.
+    """
+    rewards = [record.reward if trained(record) else None for record in group]
+    known = [reward for reward in rewards if reward is not None]
+    if not known:
+        return None
+    mean = sum(known) / len(known)
+    return [mean if reward is None else reward for reward in rewards]
 
 
 @dataclass(frozen=True)

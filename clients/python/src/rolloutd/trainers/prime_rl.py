@@ -1,0 +1,41 @@
+"""prime-rl, as of August 2026: `prime_rl.transport.TrainingSample`, one for each sequence."""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+from ..types import Sequence
+from .record import Record
+from .rules import token_logprobs, trained
+
+
+class TrainingSample(TypedDict):
+    """The fields of a TrainingSample that a rollout determines. The lists have one value for each token."""
+
+    token_ids: list[int]
+    mask: list[bool]
+    logprobs: list[float]
+    temperatures: list[float]
+    env_name: str
+
+
+def training_samples(record: Record, env_name: str, temperature: float = 1.0) -> list[TrainingSample]:
+    """A sample for each sequence to train on; none without a reward. `temperature` is that of replies whose request named none."""
+    return [
+        TrainingSample(
+            token_ids=sequence.token_ids,
+            mask=[bool(bit) for bit in sequence.loss_mask],
+            logprobs=token_logprobs(sequence),
+            temperatures=_temperatures(sequence, temperature),
+            env_name=env_name,
+        )
+        for sequence in trained(record)
+    ]
+
+
+def _temperatures(sequence: Sequence, default: float) -> list[float]:
+    temperatures = [default] * len(sequence.token_ids)
+    for span in sequence.spans:
+        if span.temperature is not None:
+            temperatures[span.start : span.stop] = [span.temperature] * (span.stop - span.start)
+    return temperatures

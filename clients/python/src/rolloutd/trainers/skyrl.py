@@ -1,0 +1,93 @@
+"""SkyRL 0.4.0: the output of a generator (`skyrl.train.generators.base.GeneratorOutput`), linear and step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from .record import Record
+from .rules import filled_rewards, longest, split, trained, turns
+
+
+@dataclass
+class Rows:
+    """The lists of a GeneratorOutput, one element for each row. `records` has the index of each row's record."""
+
+    prompt_token_ids: list[list[int]] = field(default_factory=list)
+    response_ids: list[list[int]] = field(default_factory=list)
+    loss_masks: list[list[int]] = field(default_factory=list)
+    rollout_logprobs: list[list[float]] = field(default_factory=list)
+    rewards: list[float] = field(default_factory=list)
+    stop_reasons: list[str] = field(default_factory=list)
+    is_last_step: list[bool] = field(default_factory=list)
+    records: list[int] = field(default_factory=list)
+
+    def add(self, record: int, prompt: list[int], response: list[int], mask: list[int], logprobs: list[float], reason: str) -> None:
+        """Adds a row that is not its record's last, without a reward."""
+        self.prompt_token_ids.append(prompt)
+        self.response_ids.append(response)
+        self.loss_masks.append(mask)
+        self.rollout_logprobs.append(logprobs)
+        self.stop_reasons.append(reason)
+        self.rewards.append(0.0)
+        self.is_last_step.append(False)
+        self.records.append(record)
+
+    def end(self, record: int, reward: float) -> None:
+        """Ends a record: its last row has the reward. A record without rows gets one that is not trained on."""
+        if not self.records or self.records[-1] != record:
+            self.add(record, [0], [0], [0], [0.0], "error")
+        self.rewards[-1] = reward
+        self.is_last_step[-1] = True
+
+    def output(self, trajectory_ids: list[Any] | None, *, stepwise: bool) -> dict[str, Any]:
+        """The GeneratorOutput. `trajectory_ids` are those of the input, one for each record."""
+        return {
+            "prompt_token_ids": self.prompt_token_ids,
+            "response_ids": self.response_ids,
+            "rewards": self.rewards,
+            "loss_masks": self.loss_masks,
+            "stop_reasons": self.stop_reasons,
+            "rollout_logprobs": self.rollout_logprobs,
+            "trajectory_ids": [trajectory_ids[record] for record in self.records] if trajectory_ids else None,
+            "rollout_metrics": None,
+            "is_last_step": self.is_last_step if stepwise else None,
+        }
+
+
+def linear(records: Iterable[Record]) -> Rows:
+    """One row for each record, in their order, with its longest sequence."""
+    records = list(records)
+    rows, rewards = Rows(), _rewards(records)
+    for i, record in enumerate(records):
+        if (sequence := longest(trained(record))) is not None:
+            parts = split(sequence)
+            rows.add(i, parts.prompt_ids, parts.response_ids, parts.mask, parts.logprobs, sequence.spans[-1].finish_reason or "stop")
+        rows.end(i, rewards[i])
+    return rows
+
+
+def stepwise(records: Iterable[Record]) -> Rows:
+    """One row for each reply that is trained on, for `generator.step_wise_trajectories`. Those of a record are adjacent."""
+    records = list(records)
+    rows, rewards = Rows(), _rewards(records)
+    for i, record in enumerate(records):
+        for turn in (turn for sequence in trained(record) for turn in turns(sequence)):
+            mask = [1] * len(turn.completion_ids)
+            rows.add(i, turn.prompt_ids, turn.completion_ids, mask, turn.logprobs, turn.span.finish_reason or "stop")
+        rows.end(i, rewards[i])
+    return rows
+
+
+def _rewards(records: list[Record]) -> list[float]:
+    """The reward of each record: within its group, a record without training data has the mean of the others."""
+    groups: dict[str, list[int]] = {}
+    for i, record in enumerate(records):
+        groups.setdefault(record.group, []).append(i)
+
+    rewards = [0.0] * len(records)  # of a group that is masked as a whole
+    for members in groups.values():
+        for i, reward in zip(members, filled_rewards(records[i] for i in members) or (), strict=False):
+            rewards[i] = reward
+    return rewards

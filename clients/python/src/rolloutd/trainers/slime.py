@@ -1,0 +1,74 @@
+"""slime and miles, as of August 2026: `slime.utils.types.Sample`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, TypedDict
+
+from ..types import Sequence
+from .record import Record
+from .rules import filled_rewards, split, trained, untrained, version_names
+
+
+class Sample(TypedDict):
+    """The fields of a Sample that a rollout determines. `Sample.from_dict` takes them; index, group and prompt are the trainer's."""
+
+    tokens: list[int]
+    response_length: int
+    loss_mask: list[int]
+    rollout_log_probs: list[float]
+    reward: float
+    status: str
+    weight_versions: list[str]
+    remove_sample: bool
+    rollout_id: int
+    metadata: dict[str, Any]
+
+
+def samples(group: Iterable[Record], indices: Iterable[int]) -> list[list[Sample]]:
+    """The samples of a group: a list for each rollout, with a sample for each sequence to train on, all with the reward of the rollout.
+
+    `indices` are the trainer's own numbers of the rollouts (`Sample.index`), by which it knows the samples of one rollout. A rollout without
+    training data has one sample that is aborted, removed from the loss, and has the mean reward of the others. Empty if no rollout of the group
+    has training data: the trainer needs another group.
+    """
+    group = list(group)
+    rewards = filled_rewards(group)
+    if rewards is None:
+        return []
+    return [
+        [_sample(record, sequence, reward, index) for sequence in trained(record)] or [_removed(record, reward, index)]
+        for record, reward, index in zip(group, rewards, indices, strict=True)
+    ]
+
+
+def _sample(record: Record, sequence: Sequence, reward: float, index: int) -> Sample:
+    parts = split(sequence)
+    return Sample(
+        tokens=sequence.token_ids,
+        response_length=len(parts.response_ids),
+        loss_mask=parts.mask,
+        rollout_log_probs=parts.logprobs,
+        reward=reward,
+        status="truncated" if sequence.spans[-1].truncated else "completed",
+        weight_versions=version_names(sequence),
+        remove_sample=False,
+        rollout_id=index,
+        metadata={"rollout": record.rollout_id, "outcome": record.outcome, "sequence": sequence.number},
+    )
+
+
+def _removed(record: Record, reward: float, index: int) -> Sample:
+    # A sample needs a response, also if none of it is trained on.
+    return Sample(
+        tokens=[0, 0],
+        response_length=1,
+        loss_mask=[0],
+        rollout_log_probs=[0.0],
+        reward=reward,
+        status="aborted",
+        weight_versions=[],
+        remove_sample=True,
+        rollout_id=index,
+        metadata={"rollout": record.rollout_id, "outcome": record.outcome, "untrained": untrained(record)},
+    )

@@ -1,0 +1,85 @@
+"""verifiers 0.4.0: the fields of a `verifiers.v1.Trace` whose branches are a rollout's sequences."""
+
+from __future__ import annotations
+
+from typing import Any, TypedDict
+
+from ..types import Sequence, Span
+from .record import Record
+from .rules import untrained
+
+
+class Node(TypedDict):
+    """A message and the tokens that it adds. `logprobs` has one value for each True of the mask."""
+
+    parent: int | None
+    message: dict[str, Any]
+    sampled: bool
+    token_ids: list[int]
+    mask: list[bool]
+    logprobs: list[float]
+
+
+class Trace(TypedDict):
+    """The fields of a Trace that a rollout determines; task and agent are the environment's."""
+
+    id: str
+    nodes: list[Node]
+    calls: list[dict[str, Any]]
+    rewards: dict[str, dict[str, float] | None]
+    errors: list[dict[str, str]]
+    ok: bool
+    is_completed: bool
+    is_timeout: bool
+    stop_condition: str
+    info: dict[str, Any]
+
+
+def trace(record: Record) -> Trace:
+    """Each sequence is a branch of its own: a node for what comes before a reply, and one for the reply.
+
+    Messages have no text, because the trainer reads tokens. Without a reward, the trace has the reward None and an error, for which the trainer
+    leaves it out.
+    """
+    nodes: list[Node] = []
+    calls: list[dict[str, Any]] = []
+    for sequence in record.sequences:
+        _add(nodes, calls, sequence)
+
+    why = untrained(record)
+    return Trace(
+        id=record.rollout_id,
+        nodes=nodes,
+        calls=calls,
+        rewards={"rolloutd": None if record.reward is None else {"score": record.reward}},
+        errors=[{"type": "UnscoredError", "message": why}] if why else [],
+        ok=not why,
+        is_completed=True,
+        is_timeout=record.outcome == "agent_timeout",
+        stop_condition="error" if why else "agent_completed" if record.outcome == "completed" else record.outcome,
+        info={"rollout_id": record.rollout_id, "group": record.group, "outcome": record.outcome},
+    )
+
+
+def _add(nodes: list[Node], calls: list[dict[str, Any]], sequence: Sequence) -> None:
+    parent, end = None, 0
+    for span in sequence.spans:
+        before = sequence.token_ids[end : span.start]
+        if before:
+            role = {"role": "user", "content": ""}
+            nodes.append(Node(parent=parent, message=role, sampled=False, token_ids=before, mask=[False] * len(before), logprobs=[]))
+            parent = len(nodes) - 1
+        nodes.append(_reply(parent, sequence, span))
+        parent, end = len(nodes) - 1, span.stop
+        calls.append({"node": parent, "finish_reason": span.finish_reason if span.finish_reason in ("stop", "length", "tool_calls") else None})
+
+
+def _reply(parent: int | None, sequence: Sequence, span: Span) -> Node:
+    return Node(
+        parent=parent,
+        message={"role": "assistant", "content": ""},
+        sampled=True,
+        token_ids=sequence.token_ids[span.start : span.stop],
+        mask=[span.train] * (span.stop - span.start),
+        logprobs=sequence.logprobs[span.start : span.stop] if span.train else [],
+    )

@@ -1,0 +1,52 @@
+"""verl 0.9.1: the outputs of an agent loop (`verl.experimental.agent_loop.AgentLoopOutput`)."""
+
+from __future__ import annotations
+
+from typing import Any, TypedDict
+
+from .record import Record
+from .rules import split, trained, version_range
+
+
+class Output(TypedDict):
+    """The fields of an AgentLoopOutput, which takes them as keyword arguments."""
+
+    prompt_ids: list[int]
+    response_ids: list[int]
+    response_mask: list[int]
+    response_logprobs: list[float]
+    reward_score: float
+    num_turns: int
+    metrics: dict[str, float]
+    extra_fields: dict[str, Any]
+
+
+def outputs(record: Record) -> list[Output]:
+    """An output for each sequence to train on; none without a reward. The trainer copies the reward of the last one to the others.
+
+    `min_global_steps` and `max_global_steps` are the versions of the weights, where they are known: the trainer's own steps, if it names its
+    versions by them.
+    """
+    return [_output(record, index) for index in range(len(trained(record)))]
+
+
+def _output(record: Record, index: int) -> Output:
+    assert record.reward is not None  # of a record to train on
+    sequence = trained(record)[index]
+    parts = split(sequence)
+    versions = version_range([sequence])
+    return Output(
+        prompt_ids=parts.prompt_ids,
+        response_ids=parts.response_ids,
+        response_mask=parts.mask,
+        response_logprobs=parts.logprobs,
+        reward_score=record.reward,
+        num_turns=len(sequence.spans),
+        metrics={},
+        extra_fields={
+            # The trainer reads it of the last output without a default.
+            "reward_extra_info": {},
+            "rollout_id": record.rollout_id,
+            **({"min_global_steps": versions[0], "max_global_steps": versions[1]} if versions else {}),
+        },
+    )
