@@ -12,6 +12,9 @@ suite() { # NAME
 		ROLLOUTD_TEST_TRL=1 go test -count=1 -timeout 30m ./internal/testkit/pyclient -run TestPackageForPythonTrains -v
 		cd $dev && ROLLOUTD_TEST_TRL=1 go test -count=1 -timeout 30m ./e2e -run TestPackageForPythonTrains -v
 		;;
+	trainers) # The data for trainers in the classes of their published packages, on the CPU. Fetches 6 GB once.
+		deploy/trainers.sh
+		;;
 	engines) # Rollouts on a real vLLM on the CPU, with a small model that the test makes. Fetches 6 GB once.
 		make test-deps
 		cd $dev && ROLLOUTD_TEST_ENGINES=1 go test -count=1 -timeout 40m ./e2e -run TestEngine -v

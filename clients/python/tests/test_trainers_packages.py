@@ -1,0 +1,107 @@
+"""The data of the fixed set in each trainer's own classes. `deploy/suite.sh trainers` runs it with each package; a package that is missing is skipped."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from recorded import Pairs, pairs_of, recorded
+
+from rolloutd.trainers import Record, longest, nemo_gym, skyrl, tinker, trained, verifiers, verl
+
+RECORDS = recorded()
+
+
+def tensor_pairs(ids: Any, mask: Any, logprobs: Any) -> Pairs:
+    """The trained tokens of tensors. The log probabilities of the set are exact in 32 bits."""
+    return Counter((int(id), float(logprob)) for id, bit, logprob in zip(ids, mask, logprobs, strict=True) if bit)
+
+
+def of_longest(records: list[Record]) -> Pairs:
+    out: Pairs = Counter()
+    for s in (longest(trained(record)) for record in records):
+        if s is not None:
+            out += tensor_pairs(s.token_ids, s.loss_mask, s.logprobs)
+    return out
+
+
+def test_verl_takes_the_outputs() -> None:
+    loop = pytest.importorskip("verl.experimental.agent_loop.agent_loop", reason="verl is not installed")
+    pairs: Pairs = Counter()
+    for record in RECORDS:
+        for fields in verl.outputs(record):
+            row = loop.AgentLoopOutput(**fields).as_dict()
+            pairs += tensor_pairs(row["responses"], row["response_mask"], row["rollout_log_probs"])
+            assert float(row["rm_scores"][-1]) == float(row["rm_scores"].sum()) == record.reward
+            assert len(row["prompts"]) + len(row["responses"]) == len(fields["prompt_ids"]) + len(fields["response_ids"])
+    assert pairs == pairs_of(RECORDS)
+
+
+@pytest.mark.parametrize("stepwise", [False, True])
+def test_skyrl_validates_the_output(stepwise: bool) -> None:
+    base = pytest.importorskip("skyrl.train.generators.base", reason="skyrl is not installed")
+    from skyrl.train.utils.trainer_utils import validate_generator_output
+
+    rows = skyrl.stepwise(RECORDS) if stepwise else skyrl.linear(RECORDS)
+    output = base.GeneratorOutput(**rows.output([base.TrajectoryID(r.group, i) for i, r in enumerate(RECORDS)], stepwise=stepwise))
+    validate_generator_output(len(RECORDS), output, step_wise=stepwise)
+    pairs: Pairs = Counter()
+    for columns in zip(output["response_ids"], output["loss_masks"], output["rollout_logprobs"], strict=True):
+        pairs += tensor_pairs(*columns)
+    assert pairs == (pairs_of(RECORDS) if stepwise else of_longest(RECORDS))
+
+
+def test_verifiers_trains_on_the_branches() -> None:
+    vf = pytest.importorskip("verifiers.v1", reason="verifiers is not installed")
+    from verifiers.v1.configs.agent import WireAgentConfig
+    from verifiers.v1.task import WireTaskData
+    from verifiers.v1.trace import AgentInfo, TraceTask
+
+    pairs: Pairs = Counter()
+    for record in RECORDS:
+        task = TraceTask(type="Task", data=WireTaskData(prompt="p"))
+        trace = vf.Trace.model_validate({**verifiers.trace(record), "task": task, "agent": AgentInfo(config=WireAgentConfig())})
+        assert trace.has_error == (not trained(record))
+        assert len(trace.branches) == len(record.sequences)
+        for branch, sequence in zip(trace.branches, record.sequences, strict=True):
+            assert branch.token_ids == sequence.token_ids
+            assert branch.sampled_mask == [bool(bit) for bit in sequence.loss_mask]
+            assert branch.logprobs == sequence.logprobs
+            if not trace.has_error:
+                pairs += tensor_pairs(branch.token_ids, branch.sampled_mask, branch.logprobs)
+        if not trace.has_error:
+            assert trace.reward == record.reward
+    assert pairs == pairs_of(RECORDS)
+
+
+def test_nemo_gym_parses_the_answer() -> None:
+    server = pytest.importorskip("nemo_gym.base_resources_server", reason="nemo-gym is not installed")
+    pairs: Pairs = Counter()
+    for record in (r for r in RECORDS if trained(r)):
+        answer = server.BaseVerifyResponse.model_validate(nemo_gym.verify_response(record, {"responses_create_params": {"input": []}}))
+        assert answer.reward == record.reward
+        for item in answer.model_dump()["response"]["output"]:
+            assert item["prompt_token_ids"]
+            pairs.update(zip(item["generation_token_ids"], item["generation_log_probs"], strict=True))
+    assert pairs == of_longest(RECORDS)
+
+
+def test_tinker_joins_the_transitions_to_the_sequences() -> None:
+    processing = pytest.importorskip("tinker_cookbook.rl.data_processing", reason="tinker-cookbook is not installed")
+    import tinker as api
+    from tinker_cookbook.completers import TokensWithLogprobs
+    from tinker_cookbook.rl.types import Trajectory, Transition
+
+    pairs: Pairs = Counter()
+    for record in RECORDS:
+        made = [
+            Transition(api.ModelInput.from_ints(t["ob"]), TokensWithLogprobs(t["tokens"], t["logprobs"], t["stop_reason"]), 0.0, t["episode_done"])
+            for t in tinker.transitions(record)
+        ]
+        data = processing.trajectory_to_data(Trajectory(made, api.ModelInput.empty()), 1.0)
+        assert len(data) == len(trained(record))
+        for datum in data:
+            inputs = {name: values.to_torch() for name, values in datum.loss_fn_inputs.items()}
+            pairs += tensor_pairs(inputs["target_tokens"], inputs["mask"], inputs["logprobs"])
+    assert pairs == pairs_of(RECORDS)

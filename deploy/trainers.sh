@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# usage: deploy/trainers.sh   checks the data for trainers against the published packages of the trainers, on the CPU.
+# Makes an environment for each package below the cache, once; fetches 6 GB. Needs Python 3.12 or 3.13: ROLLOUTD_TRAINERS_PYTHON names it.
+set -euo pipefail
+cd "$(dirname "$0")/../clients/python"
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/rolloutd-test/trainers
+export PYTHONPATH=src PYTHONDONTWRITEBYTECODE=1 HF_HUB_OFFLINE=1
+
+python=
+for candidate in "${ROLLOUTD_TRAINERS_PYTHON:-}" python3.13 python3.12 python3; do
+	if "${candidate:-false}" -c 'import sys; sys.exit(not (3, 12) <= sys.version_info < (3, 14))' 2>/dev/null; then
+		python=$candidate
+		break
+	fi
+done
+[ -n "$python" ] || { echo "trainers: set ROLLOUTD_TRAINERS_PYTHON to Python 3.12 or 3.13" >&2; exit 1; }
+
+[ -x "$cache/uv/bin/uv" ] || { "$python" -m venv "$cache/uv" && "$cache/uv/bin/pip" install --quiet uv; }
+
+# check NAME PATTERN PACKAGE... [-- PACKAGE...]: runs the tests of the pattern with the packages, those after -- without their dependencies.
+check() {
+	local name=$1 pattern=$2 with=() alone=()
+	shift 2
+	while [ $# -gt 0 ] && [ "$1" != -- ]; do with+=("$1") && shift; done
+	[ $# -eq 0 ] || { shift && alone=("$@"); }
+
+	local venv=$cache/$name
+	if [ ! -e "$venv/ready" ]; then
+		rm -rf "$venv"
+		"$cache/uv/bin/uv" venv --quiet --python "$python" "$venv"
+		"$cache/uv/bin/uv" pip install --quiet --python "$venv/bin/python" pytest==9.2.0 httpx==0.28.1 "${with[@]}"
+		[ ${#alone[@]} -eq 0 ] || "$cache/uv/bin/uv" pip install --quiet --python "$venv/bin/python" --no-deps "${alone[@]}"
+		touch "$venv/ready"
+	fi
+
+	echo "trainers: $name"
+	local out
+	out=$("$venv/bin/python" -m pytest -p no:cacheprovider -rs tests/test_trainers_packages.py -k "$pattern" 2>&1) || { echo "$out"; return 1; }
+	echo "$out" | tail -n 1
+	if echo "$out" | tail -n 1 | grep -q skipped; then
+		echo "$out" >&2
+		return 1
+	fi
+}
+
+check verifiers verifiers verifiers==0.4.0
+check nemo-gym nemo_gym nemo-gym==0.4.0
+# Two packages that pip cannot install whole without a GPU or at all: skyrl pins flash-attn for its trainer, and tinker-cookbook needs a
+# version of tml-renderers that is not published.
+check verl 'verl or skyrl or tinker' verl==0.9.1 transferqueue==0.1.11 cachetools fastapi uvicorn \
+	chz termcolor tinker==0.38.0 blobfile cloudpathlib loguru func_timeout jaxtyping pybase64 orjson \
+	-- skyrl==0.4.0 skyrl-gym==0.4.0 tinker-cookbook==0.6.1
