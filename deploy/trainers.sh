@@ -1,10 +1,24 @@
 #!/usr/bin/env bash
-# usage: deploy/trainers.sh   checks the data for trainers against the published packages of the trainers, on the CPU.
+# usage: deploy/trainers.sh   checks the data for trainers, and the adapters, with the published packages of the trainers, on the CPU.
 # Makes an environment for each package below the cache, once; fetches 6 GB. Needs Python 3.12 or 3.13: ROLLOUTD_TRAINERS_PYTHON names it.
 set -euo pipefail
 cd "$(dirname "$0")/../clients/python"
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/rolloutd-test/trainers
 export PYTHONPATH=src PYTHONDONTWRITEBYTECODE=1 HF_HUB_OFFLINE=1
+
+# The adapters need a server: that of ROLLOUTD_TEST_SERVER, or one that is built and started here.
+if [ -z "${ROLLOUTD_TEST_SERVER:-}" ]; then
+	make --quiet -C ../.. build
+	data=$(mktemp -d)
+	../../bin/rolloutd-dev --data "$data" --port-offset 3100 --no-ui >"$data/out" 2>&1 &
+	server=$!
+	trap 'kill "$server"; wait "$server" || true; rm -rf "$data"' EXIT
+	until grep -q 'is ready' "$data/out"; do
+		kill -0 "$server" || { cat "$data/out" >&2; exit 1; }
+		sleep 1
+	done
+	export ROLLOUTD_TEST_SERVER=http://127.0.0.1:11100
+fi
 
 python=
 for candidate in "${ROLLOUTD_TRAINERS_PYTHON:-}" python3.13 python3.12 python3; do
@@ -35,7 +49,7 @@ check() {
 
 	echo "trainers: $name"
 	local out
-	out=$("$venv/bin/python" -m pytest -p no:cacheprovider -rs tests/test_trainers_packages.py -k "$pattern" 2>&1) || { echo "$out"; return 1; }
+	out=$("$venv/bin/python" -m pytest -p no:cacheprovider -rs tests/test_trainers_packages.py tests/test_trainers_adapters.py -k "$pattern" 2>&1) || { echo "$out"; return 1; }
 	echo "$out" | tail -n 1
 	if echo "$out" | tail -n 1 | grep -q skipped; then
 		echo "$out" >&2

@@ -1,0 +1,77 @@
+"""A generator of SkyRL 0.4.0 whose rollouts run in rolloutd: return it from `get_generator` of a subclass of the trainer's entry point."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from skyrl.train.generators.base import GeneratorInput, GeneratorInterface, GeneratorOutput
+
+from .aio import AsyncClient
+from .trainers import Limits, Losses, Record, fit
+from .trainers.running import run_group, sampling_of
+from .trainers.skyrl import linear, stepwise
+from .trl.rollouts import instruction_of
+
+
+class RolloutdGenerator(GeneratorInterface):
+    """Runs the trajectories of each instance as a group.
+
+    The arguments of a rollout are `task`, then those in the prompt's `env_extras["rolloutd"]`; the instruction is the last user message. With
+    `step_wise` (`generator.step_wise_trajectories`) each reply is a row, which loses nothing; otherwise a rollout is one row, its longest sequence.
+    A rollout without a reward is masked, and has the mean reward of its group.
+    """
+
+    def __init__(
+        self,
+        server: str | None = None,
+        task: Mapping[str, Any] | None = None,
+        *,
+        token: str | None = None,
+        step_wise: bool = False,
+        limits: Limits | None = None,
+    ) -> None:
+        self._server, self._token, self._task = server, token, dict(task or {})
+        self._step_wise, self._limits = step_wise, limits or Limits()
+
+    async def generate(self, input_batch: GeneratorInput) -> GeneratorOutput:
+        groups = _groups(input_batch)
+        async with AsyncClient(self._server, token=self._token) as client:
+            runs = [run_group(client, self._arguments(input_batch, members[0]), len(members)) for members in groups]
+            ended = await asyncio.gather(*runs)
+
+        # Back in the order of the input.
+        records: dict[int, Record] = {}
+        losses = Losses()
+        for members, group in zip(groups, ended, strict=True):
+            for i, record in zip(members, group, strict=True):
+                records[i], lost = fit(record, self._limits)
+                losses += lost
+
+        rows = (stepwise if self._step_wise else linear)(records[i] for i in range(len(records)))
+        output = rows.output(input_batch.get("trajectory_ids"), stepwise=self._step_wise)
+        output["rollout_metrics"] = {
+            "rolloutd/untrained": sum(not record.sequences or record.reward is None for record in records.values()),
+            "rolloutd/cut_sequences": losses.cut,
+            "rolloutd/dropped_sequences": losses.dropped,
+        }
+        return GeneratorOutput(**output)
+
+    def _arguments(self, batch: GeneratorInput, index: int) -> dict[str, Any]:
+        extras = (batch.get("env_extras") or [])[index : index + 1]
+        own = extras[0].get("rolloutd") or {} if extras else {}
+        metadata = batch.get("batch_metadata")
+        purpose = "eval" if metadata is not None and metadata.training_phase == "eval" else "train"
+        arguments = {"instruction": instruction_of(batch["prompts"][index]), "purpose": purpose, **self._task, **own}
+        arguments["sampling"] = {**sampling_of(batch.get("sampling_params") or {}), **(arguments.get("sampling") or {})}
+        return arguments
+
+
+def _groups(batch: GeneratorInput) -> list[list[int]]:
+    """The indices of the prompts of each instance; without trajectory ids each prompt is its own."""
+    ids = batch.get("trajectory_ids")
+    of: dict[Any, list[int]] = {}
+    for i in range(len(batch["prompts"])):
+        of.setdefault(ids[i].instance_id if ids else i, []).append(i)
+    return list(of.values())

@@ -1,0 +1,58 @@
+"""Runs rollouts for a trainer that awaits them, and returns their records."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from .._calls import new_id
+from ..aio import AsyncClient
+from ..errors import InvalidError, RolloutdError
+from .record import Record, records_of
+
+log = logging.getLogger("rolloutd.trainers")
+
+# Seconds for the answer to an abort, after which a cancelled call ends all the same.
+_ABORT_S = 10.0
+
+
+def sampling_of(params: Mapping[str, Any]) -> dict[str, Any]:
+    """The sampling parameters of a trainer that rolloutd pins on every model call. `top_k` of -1 means no limit, which is no parameter."""
+    names = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
+    return {name: params[name] for name in names if params.get(name) is not None and (name != "top_k" or params[name] > 0)}
+
+
+async def run_rollout(client: AsyncClient, task: Mapping[str, Any]) -> Record:
+    """Runs a rollout. If the caller is cancelled, the rollout is aborted."""
+    id = task.get("rollout_id") or new_id()
+    try:
+        result = await client.rollouts.run({**task, "rollout_id": id})
+    except asyncio.CancelledError:
+        await _aborted(client.rollouts.abort, id)
+        raise
+    # A rollout that ended before its first attempt has no trace.
+    return Record.of(result, await client.rollouts.trajectory(id) if result.reward is not None else ())
+
+
+async def run_group(client: AsyncClient, task: Mapping[str, Any], size: int) -> list[Record]:
+    """Runs a group: a record for each member, in order. rolloutd replaces members that fail for infrastructure."""
+    if not 1 <= size <= 128:
+        raise InvalidError(f"group_size: must be from 1 to 128, got {size}")
+    id = task.get("group_id") or new_id()
+    try:
+        group = await client.groups.run({**task, "group_id": id, "group_size": size})
+    except asyncio.CancelledError:
+        await _aborted(client.groups.abort, id)
+        raise
+    if not any(member.reward is not None for member in group.members):
+        return records_of(group, ())
+    return records_of(group, await client.groups.trajectory(id))
+
+
+async def _aborted(abort: Callable[[str, str], Awaitable[bool]], id: str) -> None:
+    try:
+        await asyncio.wait_for(asyncio.shield(abort(id, "the trainer cancelled it")), _ABORT_S)
+    except (RolloutdError, asyncio.TimeoutError) as err:
+        log.warning("%s is not aborted; it ends by its own limits: %s", id, err)

@@ -1,0 +1,74 @@
+"""Rollouts that an adapter runs for a trainer."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from conftest import Answer, Server
+
+from rolloutd import AsyncClient, InvalidError
+from rolloutd.trainers.running import run_group, run_rollout, sampling_of
+
+LINE = {"rollout_id": "r", "reward": 1, "token_ids": [1, 2], "loss_mask": [0, 1], "logprobs": [0, -1], "spans": [{"turn": 1, "start": 1, "stop": 2, "train": True}]}
+
+
+def group(outcome: str, *rewards: float | None) -> dict[str, Any]:
+    members = [{"index": i, "rollout_id": f"g-{i}", "outcome": "completed", "reward": reward} for i, reward in enumerate(rewards)]
+    return {"group_id": "g", "size": len(rewards), "outcome": outcome, "members": members}
+
+
+async def with_client(server: Server, run: Any) -> Any:
+    async with AsyncClient(server.url) as client:
+        return await run(client)
+
+
+@pytest.mark.parametrize(("outcome", "reward", "ids"), [("completed", 1, [[1, 2]]), ("setup_failed", None, [])])
+def test_a_rollout_becomes_a_record(server: Server, outcome: str, reward: float | None, ids: list[list[int]]) -> None:
+    done = {"rollout_id": "r", "phase": "done", "outcome": outcome, "reward": reward}
+    server.on("POST /rollouts", Answer(202, {"rollout_id": "r"}))
+    server.on("GET /rollouts/r/events", Answer(200, f"id: 1\nevent: done\ndata: {json.dumps(done)}\n\n".encode(), cut=True))
+    server.on("GET /rollouts/r/result", Answer(200, done))
+    if ids:  # a rollout whose setup failed has no trace, and its trajectory is a 404
+        server.on("GET /rollouts/r/trajectory", Answer(200, json.dumps(LINE).encode()))
+    record = asyncio.run(with_client(server, lambda client: run_rollout(client, {"instruction": "i", "rollout_id": "r"})))
+    assert (record.rollout_id, record.reward, [s.token_ids for s in record.sequences]) == ("r", reward, ids)
+
+
+def test_a_group_without_rewards_has_records_without_sequences(server: Server) -> None:
+    server.on("POST /groups", Answer(202, group("")))
+    server.on("GET /groups/g", Answer(200, group("failed", None, None)))
+    records = asyncio.run(with_client(server, lambda client: run_group(client, {"group_id": "g"}, 2)))
+    assert [(r.rollout_id, r.reward, r.sequences) for r in records] == [("g-0", None, ()), ("g-1", None, ())]
+    with pytest.raises(InvalidError, match="from 1 to 128, got 129"):
+        asyncio.run(with_client(server, lambda client: run_group(client, {}, 129)))
+
+
+def test_a_group_whose_caller_is_cancelled_is_aborted(server: Server) -> None:
+    asked = asyncio.Event()
+
+    async def cancelled(client: AsyncClient) -> None:
+        loop = asyncio.get_running_loop()
+
+        def state(_: Server) -> dict[str, Any]:
+            loop.call_soon_threadsafe(asked.set)
+            return group("", None)
+
+        server.on("POST /groups", Answer(202, group("", None)))
+        server.on("GET /groups/g", Answer(200, state))
+        server.on("POST /groups/g/abort", Answer(200, {"aborted": True}))
+        task = asyncio.create_task(run_group(client, {"group_id": "g"}, 1))
+        await asked.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(with_client(server, cancelled))
+    assert len(server.requests("POST /groups/g/abort")) == 1
+
+
+def test_sampling_parameters_of_a_trainer() -> None:
+    assert sampling_of({"temperature": 0.0, "top_p": 1.0, "top_k": -1, "logprobs": True, "min_p": None}) == {"temperature": 0.0, "top_p": 1.0}
+    assert sampling_of({"top_k": 20}) == {"top_k": 20}
