@@ -292,6 +292,9 @@ func TestPageShowsTokens(t *testing.T) {
 	b.run(chromedp.Click(`//button[text()="Jump to the least likely token"]`))
 	b.waitForText("#panel-tokens .inspect", "weights step-41")
 	b.savePicture("tokens")
+	b.eventually(`location.hash.endsWith("?tab=tokens&token=61")`)
+	b.run(chromedp.Reload())
+	b.waitForText("#panel-tokens .inspect", "Token 61")
 	b.eventually(`(() => {
 	  const choose = document.querySelector("#panel-tokens select");
 	  choose.value = "1";

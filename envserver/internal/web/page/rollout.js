@@ -34,7 +34,7 @@ export async function rollout(id, query) {
   const summary = el("div", { class: "summary" });
   const log = el("ol", { class: "log" });
   const left = transcript(path, { onTurns: () => redraw("timeline", "calls"), onShow: (turn) => openTokens({ turn }) });
-  const truth = tokens(path, () => head?.untrained);
+  const truth = tokens(path, () => head?.untrained, (changes) => remember(changes));
 
   const remember = (changes) => {
     for (const [key, value] of Object.entries(changes)) value === undefined ? place.delete(key) : place.set(key, value);
@@ -49,9 +49,11 @@ export async function rollout(id, query) {
   };
   const openTokens = (what) => {
     panes.classList.add("right-only");
-    right.open("tokens");
     if (head) truth.show(what);
+    right.open("tokens");
   };
+  // the sequence and the token of the address
+  const token = () => ({ sequence: Number(place.get("sequence") ?? 0), at: place.has("token") ? Number(place.get("token")) : undefined });
   const later = (make) => () => (head ? make() : el("p", { class: "quiet" }, "Known when the rollout has ended."));
   const right = tabs([
     ["timeline", "Timeline", () => timeline(state, left.turns, left.times, openTurn)],
@@ -63,7 +65,7 @@ export async function rollout(id, query) {
     ["data", "Data", later(() => data(path, head))],
   ], (tab) => {
     remember({ tab: tab === "timeline" ? undefined : tab });
-    if (tab === "tokens" && head && !truth.node.querySelector(".token-text")) truth.show(place.has("sequence") ? { sequence: place.get("sequence"), at: Number(place.get("token") ?? 0) } : {});
+    if (tab === "tokens" && head && !truth.asked()) truth.show(token());
   });
   const redraw = (...names) => names.forEach((name) => right.redraw(name));
 
@@ -86,7 +88,7 @@ export async function rollout(id, query) {
     redraw("verifier", "calls", "tokens", "files", "logs", "data");
     await left.load().catch((error) => left.fail(error.status === 404 ? "No model call was recorded." : error.message));
     draw();
-    if (right.current() === "tokens") openTokens(place.has("sequence") ? { sequence: Number(place.get("sequence")), at: Number(place.get("token") ?? 0) } : {});
+    if (right.current() === "tokens") openTokens(token());
     if (place.has("turn")) openTurn(place.get("turn"));
   };
 

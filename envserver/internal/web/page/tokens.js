@@ -8,20 +8,23 @@ const around = 200; // tokens before one that is jumped to
 const bins = ["≥ 99 %", "≥ 90 %", "≥ 61 %", "≥ 37 %", "≥ 14 %", "≥ 1.8 %", "≥ 0.03 %", "less"]; // of the server's histogram, as probabilities
 const bounds = [-0.01, -0.1, -0.5, -1, -2, -4, -8];
 
-/** tokens returns the node of the sequences, and show, which opens a turn or {sequence, at}. */
-export function tokens(path, untrained) {
+/** tokens returns the node of the sequences, and show, which opens a turn or {sequence, at}. onPlace hears what is shown. */
+export function tokens(path, untrained, onPlace) {
   const node = el("div", { class: "tokens" }, el("p", { class: "quiet" }, "Loading …"));
   let shown = null; // the view on the page
+  let asked = false; // for a view
 
   const load = async (sequence, start, at) => {
     const view = await get(`${path}/tokens?sequence=${sequence}&start=${start}&limit=${page}`);
     shown = view;
-    node.replaceChildren(...draw(view, load, untrained));
+    onPlace({ sequence: sequence || undefined, token: at });
+    node.replaceChildren(...draw(view, load, untrained, onPlace));
     if (at !== undefined) mark(node, at);
   };
 
   /** show opens the sequence of a turn, or a token. */
   const show = async ({ turn, sequence = 0, at } = {}) => {
+    asked = true;
     try {
       if (!shown || turn === undefined) await load(sequence, Math.max((at ?? 0) - around, 0), at);
       if (turn === undefined) return;
@@ -34,7 +37,7 @@ export function tokens(path, untrained) {
       node.replaceChildren(el("p", { class: "bad" }, error.message));
     }
   };
-  return { node, show };
+  return { node, show, asked: () => asked };
 }
 
 function mark(node, at) {
@@ -47,7 +50,7 @@ function mark(node, at) {
 
 const skips = { auxiliary: "titles and summaries", foreign: "not the agent's own calls", subagent: "of subagents", undelivered: "whose reply did not reach the agent", broken: "without a complete reply", no_tokens: "without token ids" };
 
-function draw(view, load, untrained) {
+function draw(view, load, untrained, onPlace) {
   const skipped = Object.entries(view.skipped).map(([why, n]) => `${n} ${skips[why] ?? why}`).join(", ");
   const left = skipped ? el("p", { class: "quiet" }, `Model calls in no sequence: ${skipped}.`) : null;
   const none = untrained() ? el("p", { class: "warn" }, visible(untrained())) : null;
@@ -57,7 +60,7 @@ function draw(view, load, untrained) {
   const choose = el("select", { "aria-label": "Sequence", change: (event) => load(Number(event.target.value), 0) }, view.sequences.map((q, i) => el("option", { value: i, selected: i === view.sequence }, `Sequence ${i + 1} of ${view.sequences.length}: turns ${q.first_turn}–${q.last_turn}, ${q.length.toLocaleString("en")} tokens`)));
   const versions = [...new Set(view.spans.map((p) => p.model_version).filter(Boolean))];
   const about = el("p", { class: "inspect", role: "status" }, el("span", { class: "quiet" }, "Choose a token to see its id, probability and version."));
-  const text = tokenText(view, about);
+  const text = tokenText(view, about, onPlace);
   const stop = view.start + view.tokens.length;
   const button = (label, start, at) => el("button", { type: "button", click: () => load(view.sequence, Math.max(start, 0), at) }, label);
   let next = 0;
@@ -97,7 +100,7 @@ function chance(logprob) {
 }
 
 // tokenText returns the tokens of the window. One listener serves all.
-function tokenText(view, about) {
+function tokenText(view, about, onPlace) {
   const node = el("div", { class: "token-text", role: "group", "aria-label": "Tokens" });
   const spans = view.spans;
   let k = 0;
@@ -113,6 +116,7 @@ function tokenText(view, about) {
     if (at < 0) return;
     node.querySelector(".chosen")?.classList.remove("chosen");
     target.classList.add("chosen");
+    onPlace({ token: at });
     const token = view.tokens[at - view.start];
     const span = spans.find((s) => at >= s.start && at < s.stop);
     about.replaceChildren(...details(token, span, at));
