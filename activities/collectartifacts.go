@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"io"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/rolloutd/rolloutd/internal/agent"
@@ -11,6 +13,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/gateway/gatewayapi"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/store"
+	"github.com/rolloutd/rolloutd/internal/trajectory/turns"
 )
 
 // agentOutput is how many bytes of each output stream of the agent are kept.
@@ -45,6 +48,12 @@ func (a *Activities) CollectArtifacts(ctx context.Context, in CollectInput) (Col
 		}
 	}
 
+	if in.Continues {
+		if err := a.grader(in.Target).SaveWork(ctx, in.Target); err != nil {
+			return CollectResult{}, err
+		}
+	}
+
 	if err := a.attemptEnded(ctx, in); err != nil {
 		return CollectResult{}, err
 	}
@@ -59,7 +68,7 @@ func (a *Activities) CollectArtifacts(ctx context.Context, in CollectInput) (Col
 // collectTrace copies the gateway's record of all model calls into the store.
 func (a *Activities) collectTrace(ctx context.Context, in CollectInput) error {
 	if !in.Proxied {
-		return nil
+		return a.collectEarlier(ctx, in)
 	}
 	// End cancels and records the model calls that still run, so the trace is complete.
 	if err := a.o.Gateway.End(ctx, in.SandboxID(), "the attempt is over"); fault.Ignore(err, fault.NotFound) != nil {
@@ -82,7 +91,39 @@ func (a *Activities) collectTrace(ctx context.Context, in CollectInput) error {
 
 	defer trace.Close()
 
-	_, err = a.o.Store.Put(ctx, store.AttemptKey(in.RolloutID, in.Attempt, store.Trace), gatewayReader{trace})
+	return a.putTrace(ctx, in, gatewayReader{trace})
+}
+
+// collectEarlier gives an attempt without a trace that of the step before.
+func (a *Activities) collectEarlier(ctx context.Context, in CollectInput) error {
+	if in.From == 0 {
+		return nil
+	}
+
+	return a.putTrace(ctx, in, strings.NewReader(""))
+}
+
+// putTrace stores the trace, behind the turns of the steps before.
+func (a *Activities) putTrace(ctx context.Context, in CollectInput, trace io.Reader) error {
+	key := store.AttemptKey(in.RolloutID, in.Attempt, store.Trace)
+
+	if in.From > 0 {
+		earlier, err := a.o.Store.Reader(ctx, store.AttemptKey(in.RolloutID, in.From, store.Trace))
+		if err != nil && !fault.Is(err, fault.NotFound) {
+			return err
+		}
+
+		if err == nil {
+			defer earlier.Close()
+
+			joined := turns.Join(earlier, trace, "step"+strconv.Itoa(in.Attempt)+".")
+			defer joined.Close()
+
+			trace = joined
+		}
+	}
+
+	_, err := a.o.Store.Put(ctx, key, trace)
 
 	return err
 }

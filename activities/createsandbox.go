@@ -160,8 +160,8 @@ func (a *Activities) makeSandbox(ctx context.Context, b Backend, in CreateSandbo
 	if in.Owner != "" {
 		own[driver.LabelOwner] = in.Owner
 	}
-	// a warm agent has no image, no variables of the task and no proxy
-	if in.Agent != "" && in.Sandbox.Image == "" && len(in.Sandbox.Env) == 0 && len(in.Sandbox.Network.ForAgent()) == 0 {
+	// a warm agent has no image, no variables of the task, no proxy and no earlier work
+	if in.Agent != "" && in.From == 0 && in.Sandbox.Image == "" && len(in.Sandbox.Env) == 0 && len(in.Sandbox.Network.ForAgent()) == 0 {
 		b.Warm.Take(ctx, in.SandboxID(), host.WarmAgent{Name: in.Agent, Job: jobBeforeSandbox(in)}, in.Sandbox, own)
 	}
 

@@ -32,6 +32,8 @@ type CreateSandboxInput struct {
 	// Queue bounds the wait for a host, from when the step was scheduled; 0: the workflow is of an earlier
 	// build and has no bound here.
 	Queue time.Duration `json:"queue,omitempty"`
+	// From is the attempt in whose work this one begins; 0: in none.
+	From int `json:"from,omitempty"`
 }
 
 // Place is where an attempt runs.
@@ -85,6 +87,8 @@ type SetupInput struct {
 	// all commands together
 	Timeout time.Duration    `json:"timeout"`
 	Network *rollout.Network `json:"network,omitempty"`
+	// From is the attempt whose work is put into the sandbox first; 0: none.
+	From int `json:"from,omitempty"`
 }
 
 // AgentInput is the agent's work.
@@ -93,6 +97,9 @@ type AgentInput struct {
 	Agent       string `json:"agent"`
 	Instruction string `json:"instruction"`
 	ObeyProject bool   `json:"obey_project,omitempty"`
+
+	// of the task's step, from 0
+	Step int `json:"step,omitempty"`
 
 	// of the agent oracle only
 	Solution []string `json:"solution,omitempty"`
@@ -158,6 +165,9 @@ type HoldInput struct {
 type Grade struct {
 	// finite
 	Reward float64 `json:"reward"`
+
+	// all that the verifier named
+	Rewards map[string]float64 `json:"rewards,omitempty"`
 }
 
 // CollectInput is the workflow's data about an attempt that has ended.
@@ -168,7 +178,11 @@ type CollectInput struct {
 	Proxied bool `json:"proxied"`
 	// Final: the rollout ends with this attempt, so its Result is composed.
 	Final bool `json:"final"`
-	Head  Head `json:"head"`
+	// From is the attempt of the step before, whose turns come first in the trace; 0: there is none.
+	From int `json:"from,omitempty"`
+	// Continues: a further step begins in the work of this attempt, which therefore must be saved.
+	Continues bool `json:"continues,omitempty"`
+	Head      Head `json:"head"`
 	// Endpoint and TaskSet are labels of metrics; see rollout.Model.Label and rollout.Task.
 	Endpoint string `json:"endpoint,omitempty"`
 	TaskSet  string `json:"task_set,omitempty"`

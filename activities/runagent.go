@@ -139,6 +139,7 @@ func (a *Activities) prepareAgent(ctx context.Context, w *agentWork) error {
 		Work: agent.Job{
 			Instruction: in.Instruction,
 			ObeyProject: in.ObeyProject,
+			Step:        in.Step,
 			Solution:    in.Solution,
 			React:       in.React,
 			Episode:     in.Episode,

@@ -32,7 +32,7 @@ func (a *Activities) RunSetup(ctx context.Context, in SetupInput) error {
 	}
 	defer release()
 
-	if err := a.stageFiles(ctx, sb, in); err != nil {
+	if err := a.stageWork(ctx, sb, in); err != nil {
 		return err
 	}
 
@@ -61,15 +61,31 @@ func (a *Activities) RunSetup(ctx context.Context, in SetupInput) error {
 		return withCauses(failed, causes)
 	}
 
+	// what an earlier step of the agent has installed is in the sandbox as well
+	if in.From > 0 {
+		return nil
+	}
+
 	return a.grader(in.Target).SavePackages(ctx, sb, in.Target)
 }
 
-// stageFiles unpacks the files, unless a command has started, which may have changed them.
-func (a *Activities) stageFiles(ctx context.Context, sb *sandbox.Sandbox, in SetupInput) error {
+// stageWork puts the work of the step before and the task's files into the sandbox, unless a command has started,
+// which may have changed them.
+func (a *Activities) stageWork(ctx context.Context, sb *sandbox.Sandbox, in SetupInput) error {
 	if begun, err := sandbox.CommandStarted(ctx, sb, setupName(0)); err != nil || begun {
 		return err
 	}
 
+	if in.From > 0 {
+		if err := a.grader(in.Target).RestoreWork(ctx, sb, in.Target, in.From); err != nil {
+			return err
+		}
+	}
+
+	return a.stageFiles(ctx, sb, in)
+}
+
+func (a *Activities) stageFiles(ctx context.Context, sb *sandbox.Sandbox, in SetupInput) error {
 	var archive io.ReadCloser
 
 	switch {

@@ -39,5 +39,5 @@ func (a *Activities) RunVerifier(ctx context.Context, in VerifyInput) (Grade, er
 		return Grade{}, fault.New(fault.VerifierFailed, "%s", record.Error)
 	}
 
-	return Grade{Reward: *record.Reward}, nil
+	return Grade{Reward: *record.Reward, Rewards: record.Rewards}, nil
 }

@@ -14,6 +14,15 @@ import (
 type attempt struct {
 	target activities.Target
 
+	// of the task, from 0
+	step int
+
+	// of the step, from 1
+	try int
+
+	// the attempt in whose work it begins, that of the step before; 0: none
+	from int
+
 	// zero: no sandbox was made
 	place activities.Place
 
@@ -43,20 +52,32 @@ type attempt struct {
 	ended   time.Time
 }
 
-// attempt runs attempt n, collects its artifacts and cleans up.
-func (r *run) attempt(n int) *attempt {
-	a := &attempt{
-		target:  activities.Target{RolloutID: r.spec.ID, Attempt: n, Backend: r.spec.Sandbox.Backend},
-		started: workflow.Now(r.ctx),
+// attempt runs the attempt after last (nil: the first one), collects its artifacts and cleans up.
+func (r *run) attempt(last *attempt) *attempt {
+	a := &attempt{try: 1, started: workflow.Now(r.ctx)}
+	n := 1
+
+	if last != nil {
+		n = last.target.Attempt + 1
+		a.step, a.try, a.from = last.step, last.try+1, last.from
 	}
+
+	if last != nil && last.decision.next {
+		r.ran = append(r.ran, r.stepResult(last))
+		r.turns += last.turns
+		a.step, a.try, a.from = last.step+1, 1, last.target.Attempt
+	}
+
+	a.target = activities.Target{RolloutID: r.spec.ID, Attempt: n, Backend: r.spec.Sandbox.Backend}
 	r.current = a
 	r.score = nil
 	r.state.Attempt, r.state.Turns, r.state.SessionID, r.state.SandboxID, r.state.Host = n, 0, "", "", ""
+	r.state.Step = r.stepName(a)
 	a.err = r.work(a)
 	a.turns = r.state.Turns
 	a.ended = workflow.Now(r.ctx)
 	r.classify(a, nil)
-	r.attempts = append(r.attempts, a.record())
+	r.attempts = append(r.attempts, r.record(a))
 	r.collect(a)
 	r.closeSandbox(a)
 
@@ -65,9 +86,15 @@ func (r *run) attempt(n int) *attempt {
 
 // work runs the steps until one fails or the rollout ends early.
 func (r *run) work(a *attempt) error {
-	for _, step := range []func(*attempt) error{
+	steps := []func(*attempt) error{
 		r.create, r.installAgent, r.openProxy, r.prepare, r.runAgent, r.verify,
-	} {
+	}
+	// the home is restored before the agent is installed in it
+	if a.from > 0 {
+		steps[1], steps[2], steps[3] = r.prepare, r.installAgent, r.openProxy
+	}
+
+	for _, step := range steps {
 		if r.cause.set() {
 			return nil
 		}
@@ -84,7 +111,8 @@ func (r *run) work(a *attempt) error {
 func (r *run) classify(a *attempt, lost error) {
 	a.decision = decide(finding{
 		cause: r.cause, phase: a.phase, err: a.err, agent: a.agent, lost: lost,
-		another: a.target.Attempt < r.spec.Limits.Attempts,
+		another: a.try < r.spec.Limits.Attempts, later: a.from > 0,
+		next: r.nextFollows(a),
 	})
 }
 
@@ -94,19 +122,24 @@ func (r *run) reclassify(a *attempt) *attempt {
 	return a
 }
 
-// reward is the grade; nil if the outcome carries none.
+// reward is the grade; nil if the outcome carries none. A later step that the agent kept from beginning earns 0.
 func (a *attempt) reward() *float64 {
-	if a.grade == nil || !a.decision.outcome.MayCarryReward() {
+	switch {
+	case !a.decision.outcome.MayCarryReward():
 		return nil
+	case a.decision.prevented:
+		return new(float64)
+	case a.grade == nil:
+		return nil
+	default:
+		return &a.grade.Reward
 	}
-
-	return &a.grade.Reward
 }
 
 // record is the attempt's entry in a Result.
-func (a *attempt) record() rollout.Attempt {
+func (r *run) record(a *attempt) rollout.Attempt {
 	return rollout.Attempt{
-		Number: a.target.Attempt, SandboxID: a.place.SandboxID, Host: a.place.Host, Turns: a.turns,
+		Number: a.target.Attempt, Step: r.stepName(a), SandboxID: a.place.SandboxID, Host: a.place.Host, Turns: a.turns,
 		Outcome: a.decision.outcome, Error: a.decision.text, ErrorKind: string(a.decision.kind),
 		StartedAt: a.started, EndedAt: a.ended,
 	}

@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"slices"
 	"time"
 
 	"go.temporal.io/sdk/temporal"
@@ -21,7 +22,7 @@ const (
 // collect saves the attempt's artifacts and, if the rollout ends with it, composes the result. An attempt
 // whose artifacts cannot be collected has no reward.
 func (r *run) collect(a *attempt) {
-	r.finished = !a.decision.retry
+	r.finished = !a.decision.retry && !a.decision.next
 	if a.place.Queue == "" {
 		// no sandbox was created; the result is composed without a host
 		return
@@ -36,6 +37,9 @@ func (r *run) collect(a *attempt) {
 		Head:     r.head(a),
 		Endpoint: r.spec.Model.Label(),
 		TaskSet:  r.spec.Task.Set,
+
+		From:      a.from,
+		Continues: a.decision.next,
 	}
 
 	var out activities.CollectResult
@@ -52,7 +56,7 @@ func (r *run) collect(a *attempt) {
 	r.log.Warn("artifacts not collected", "attempt", a.target.Attempt, "error", lost)
 	r.classify(a, lost)
 
-	r.attempts[len(r.attempts)-1] = a.record()
+	r.attempts[len(r.attempts)-1] = r.record(a)
 	if a.decision.retry && r.finished {
 		// another attempt follows, unless an abort arrived meanwhile
 		r.finished, r.cause = false, r.late
@@ -101,6 +105,7 @@ func (r *run) compose(a *attempt) error {
 		Agent:    r.spec.Agent,
 		Proxied:  a.proxied,
 		Final:    true,
+		From:     a.from,
 		Head:     r.head(a),
 		Endpoint: r.spec.Model.Label(),
 		TaskSet:  r.spec.Task.Set,
@@ -118,11 +123,16 @@ func (r *run) compose(a *attempt) error {
 func (r *run) head(a *attempt) activities.Head {
 	h := activities.Head{
 		TaskID: r.spec.Task.ID, GroupID: r.spec.GroupID, Owner: r.spec.Owner, Mode: r.spec.Mode,
-		Outcome: a.decision.outcome, Reward: a.reward(), Error: a.decision.text, ExitCode: -1, InstallLog: a.install,
+		Outcome: a.decision.outcome, Reward: r.reward(a), Error: a.decision.text, ExitCode: -1, InstallLog: a.install,
 		SessionID: r.state.SessionID, Attempts: r.attempts, Phases: r.state.Phases,
 		Purpose: r.spec.Model.Purpose, Sampling: r.spec.Model.Sampling, Messages: r.spec.Messages,
 		StartedAt: r.state.StartedAt, EndedAt: workflow.Now(r.ctx),
 	}
+	if len(r.spec.Task.Steps) > 0 {
+		h.Steps = append(slices.Clone(r.ran), r.stepResult(a))
+		h.FinalReward = r.spec.Task.RewardStrategy == rollout.RewardFinal
+	}
+
 	if a.agent != nil {
 		h.ExitCode, h.AgentRan, h.Malformed, h.Held = a.agent.ExitCode, true, a.agent.Malformed, a.agent.Held
 	}

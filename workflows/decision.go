@@ -27,6 +27,12 @@ type finding struct {
 
 	// the limits allow one more attempt
 	another bool
+
+	// the attempt began in the work of an earlier step
+	later bool
+
+	// the task has a further step, for which the grade suffices
+	next bool
 }
 
 // decision is the outcome of an attempt, and whether another one follows.
@@ -41,6 +47,12 @@ type decision struct {
 
 	// another attempt follows
 	retry bool
+
+	// the next step of the task follows
+	next bool
+
+	// the work of the steps before kept this one from beginning
+	prevented bool
 }
 
 // decide classifies the end of an attempt. Several failures may coincide; the order of the cases is their
@@ -65,6 +77,9 @@ func decide(f finding) decision {
 		out.kind = fault.AgentFailed
 	}
 
+	// without a budget each further step would end like this one
+	out.next = f.next && out.outcome != rollout.BudgetExhausted
+
 	return out
 }
 
@@ -72,6 +87,9 @@ func decide(f finding) decision {
 func decideError(f finding) decision {
 	kind := fault.KindOf(f.err)
 	switch {
+	// it begins in what the agent left, so an agent could end a rollout without a reward
+	case f.later && f.phase == rollout.PhaseSetup && kind == fault.SetupFailed:
+		return decision{outcome: rollout.AgentFailed, kind: fault.AgentFailed, text: f.err.Error(), prevented: true}
 	case f.phase == rollout.PhaseSetup && kind == fault.SetupFailed:
 		return decision{outcome: rollout.SetupFailed, kind: kind, text: f.err.Error()}
 	case f.phase == rollout.PhaseVerifying && ungradable(kind):

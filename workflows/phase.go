@@ -79,9 +79,9 @@ func (r *run) outcomeAttributes() []temporal.SearchAttributeUpdate {
 		updates = append(updates, r.keys.Reward.ValueSet(*r.state.Reward))
 	}
 
-	n, used := len(r.attempts), r.current.usage
+	n, turns, used := len(r.attempts), r.turns+r.current.turns, r.current.usage
 	numbers := searchattr.Numbers{
-		Attempts: &n, Turns: &r.current.turns, Calls: &used.Turns,
+		Attempts: &n, Turns: &turns, Calls: &used.Turns,
 		Prompt: &used.PromptTokens, CachedPrompt: used.CachedPromptTokens, Completion: &used.CompletionTokens,
 	}
 

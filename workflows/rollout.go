@@ -83,6 +83,10 @@ type run struct {
 	// from a client, for an external verifier; nil: none yet
 	score *rollout.Score
 
+	// the steps of the task before the current one, and their model calls
+	ran   []rollout.StepResult
+	turns int
+
 	// the last attempt is being collected: an abort has no effect
 	finished bool
 }
@@ -90,7 +94,7 @@ type run struct {
 // setup validates the specification, begins to receive signals and sets the search attributes.
 func setup(ctx workflow.Context, spec rollout.Spec) (*run, error) {
 	// a client in another language may send only some of them
-	spec.Limits = spec.Limits.Filled()
+	spec.Limits = spec.FilledLimits()
 	if err := spec.Validate(); err != nil {
 		return nil, err
 	}
@@ -136,15 +140,19 @@ func setup(ctx workflow.Context, spec rollout.Spec) (*run, error) {
 func (r *run) run() (rollout.Summary, error) {
 	r.log.Info("rollout started", "task", r.spec.Task.ID, "model", r.spec.Model.Name, "agent", r.spec.Agent)
 
-	for n := 1; ; n++ {
-		a := r.attempt(n)
-		if !a.decision.retry {
+	var a *attempt
+
+	for {
+		switch a = r.attempt(a); {
+		case a.decision.next:
+		case a.decision.retry:
+			r.log.Warn("attempt lost to infrastructure", "attempt", a.target.Attempt, "error", a.decision.text)
+			r.pause(a.try)
+		default:
 			return r.finish(a)
 		}
 
-		r.log.Warn("attempt lost to infrastructure", "attempt", n, "error", a.decision.text)
-
-		if r.pause(n); r.cause.set() {
+		if r.cause.set() {
 			return r.finish(r.reclassify(a))
 		}
 	}
@@ -165,14 +173,14 @@ func (r *run) finish(a *attempt) (rollout.Summary, error) {
 	}
 
 	now := workflow.Now(r.ctx)
-	r.state.Outcome, r.state.Reward, r.state.Error, r.state.FinishedAt = a.decision.outcome, a.reward(), a.decision.text, &now
+	r.state.Outcome, r.state.Reward, r.state.Error, r.state.FinishedAt = a.decision.outcome, r.reward(a), a.decision.text, &now
 	r.enter(rollout.PhaseDone)
 	r.log.Info(
 		"rollout ended",
 		"outcome",
 		a.decision.outcome,
 		"reward",
-		rewardText(a.reward()),
+		rewardText(r.reward(a)),
 		"attempts",
 		a.target.Attempt,
 		"error",
@@ -180,7 +188,7 @@ func (r *run) finish(a *attempt) (rollout.Summary, error) {
 	)
 
 	return rollout.Summary{
-		ID: r.spec.ID, Outcome: a.decision.outcome, Reward: a.reward(), Error: a.decision.text, Result: a.result,
+		ID: r.spec.ID, Outcome: a.decision.outcome, Reward: r.reward(a), Error: a.decision.text, Result: a.result,
 	}, nil
 }
 

@@ -85,7 +85,7 @@ func (r *run) create(a *attempt) error {
 	in := activities.CreateSandboxInput{
 		Target: a.target, Sandbox: r.spec.Sandbox, Upstream: r.spec.Model.Upstream(), Tries: tries,
 		Agent: r.spec.Agent, ObeyProject: r.spec.Task.ObeyProject, MaxOutput: max(r.spec.Model.MaxTokensCap, 0),
-		Owner: r.spec.Owner, Queue: l.Queue,
+		Owner: r.spec.Owner, Queue: l.Queue, From: a.from,
 	}
 
 	err := workflow.ExecuteActivity(ctx, r.acts.CreateSandbox, in).Get(ctx, &a.place)
@@ -136,7 +136,7 @@ func (r *run) openProxy(a *attempt) error {
 		Agent:  r.spec.Agent,
 		Mode:   r.spec.Mode,
 		Model:  r.spec.Model,
-		Limits: r.spec.Limits,
+		Limits: r.limits(a),
 	}
 
 	return r.do(a, rollout.PhaseProxy, step{
@@ -145,10 +145,10 @@ func (r *run) openProxy(a *attempt) error {
 	}, r.acts.StartProxy, in, nil)
 }
 
-// prepare runs the task's setup, if it has one.
+// prepare restores the work of the step before and runs the setup, if there are any.
 func (r *run) prepare(a *attempt) error {
-	t := r.spec.Task
-	if len(t.Files) == 0 && t.FilesRef == nil && len(t.Setup) == 0 {
+	t := r.task(a)
+	if len(t.Files) == 0 && t.FilesRef == nil && len(t.Setup) == 0 && a.from == 0 {
 		return nil
 	}
 
@@ -160,6 +160,7 @@ func (r *run) prepare(a *attempt) error {
 		Commands: t.Setup,
 		Timeout:  r.spec.Limits.Setup,
 		Network:  r.spec.Sandbox.Network,
+		From:     a.from,
 	}
 
 	summary := fmt.Sprintf("%d commands", len(t.Setup))
@@ -188,22 +189,23 @@ func (r *run) runAgent(a *attempt) error {
 // agentInput is the input of RunAgent. A separate function keeps its 2 KiB off the stack that waits for
 // RunAgent in each running rollout.
 func (r *run) agentInput(a *attempt) *activities.AgentInput {
-	s := &r.spec
+	s, t := &r.spec, r.task(a)
 	in := &activities.AgentInput{
 		Target:      a.target,
 		Agent:       s.Agent,
-		Instruction: s.Task.Instruction,
-		ObeyProject: s.Task.ObeyProject,
+		Instruction: t.Instruction,
+		ObeyProject: t.ObeyProject,
+		Step:        a.step,
 		React:       s.React,
 		Episode:     s.Episode,
 		Mode:        s.Mode,
 		Model:       s.Model,
-		Limits:      s.Limits,
+		Limits:      r.limits(a),
 		Network:     s.Sandbox.Network,
 	}
 	// no other agent may see the solution
 	if s.Agent == rollout.AgentOracle {
-		in.Solution = s.Task.Solution
+		in.Solution = t.Solution
 	}
 
 	return in
@@ -211,7 +213,9 @@ func (r *run) agentInput(a *attempt) *activities.AgentInput {
 
 // verify grades the workspace, if there is a verifier and the agent's outcome may carry a reward.
 func (r *run) verify(a *attempt) error {
-	files, v := r.spec.Task.Split()
+	t := r.task(a)
+
+	files, v := t.Split()
 	if !v.Defined() || !a.agent.Outcome.MayCarryReward() {
 		return nil
 	}
@@ -220,14 +224,13 @@ func (r *run) verify(a *attempt) error {
 		return r.awaitScore(a)
 	}
 
-	t := r.spec.Task
 	uploads, _ := t.SplitUploads()
 	in := activities.VerifyInput{
 		Target:    a.target,
 		Sandbox:   r.spec.Sandbox,
 		Verifier:  v,
-		Timeout:   r.spec.Limits.Verifier,
-		Untouched: len(files)+len(uploads)+len(t.Setup) == 0 && t.FilesRef == nil,
+		Timeout:   r.limits(a).Verifier,
+		Untouched: len(files)+len(uploads)+len(t.Setup) == 0 && t.FilesRef == nil && a.from == 0,
 	}
 
 	var out activities.Grade

@@ -188,7 +188,7 @@ func (t trial) arguments(task taskset.Task) (map[string]any, error) {
 	args["agent"] = t.agent
 	delete(args, "react")
 
-	if t.agent == rollout.AgentOracle && len(task.Solution) == 0 {
+	if t.agent == rollout.AgentOracle && !task.HasSolution() {
 		return nil, errors.New("the task has no solution")
 	}
 

@@ -48,7 +48,10 @@ type Job struct {
 
 	// the task repository's own agent configuration counts
 	ObeyProject bool
-	Model       rollout.Model
+
+	// of the task's step, from 0: an agent may find its sessions of earlier steps in the home
+	Step  int
+	Model rollout.Model
 
 	// tokens the agent may ask for per call; 0: no bound
 	MaxOutput int

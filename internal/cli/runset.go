@@ -257,8 +257,24 @@ func (r TaskResult) NopProblem() string {
 	return ""
 }
 
+// rewardRange is the smallest and the largest reward of the task; of steps it is made as their reward is.
 func (r TaskResult) rewardRange() (least, most float64) {
-	return rollout.Verifier{RewardRange: r.Task.RewardRange}.Range()
+	steps := r.Task.Steps
+	if len(steps) == 0 {
+		return rollout.Verifier{RewardRange: r.Task.RewardRange}.Range()
+	}
+
+	if r.Task.RewardStrategy == string(rollout.RewardFinal) {
+		steps = steps[len(steps)-1:]
+	}
+
+	for _, s := range steps {
+		low, high := rollout.Verifier{RewardRange: s.RewardRange}.Range()
+		least += low / float64(len(steps))
+		most += high / float64(len(steps))
+	}
+
+	return least, most
 }
 
 func textOf(s *string) string {

@@ -56,6 +56,8 @@ type Result struct {
 	Grading Grading       `json:"grading"`
 	// Rewards are the rewards by name that the verifier wrote to reward.json; Reward is one of them.
 	Rewards map[string]float64 `json:"rewards,omitempty"`
+	// Steps are the steps of the task that ran. Grading and the verifier's output are those of the last one.
+	Steps []StepResult `json:"steps,omitempty"`
 	// ResourceCauses are the bounds that the sandboxes of all attempts reached.
 	ResourceCauses []ResourceCause `json:"resource_causes,omitempty"`
 	// MalformedCalls counts the tool calls of the policy that could not be read, by the agent react.
@@ -146,7 +148,10 @@ type CommandResult struct {
 
 // Attempt is the record of one numbered attempt; earlier ones are kept.
 type Attempt struct {
-	Number    int       `json:"number"`
+	Number int `json:"number"`
+
+	// name of the step that it ran; "": the task has no steps
+	Step      string    `json:"step,omitempty"`
 	SandboxID string    `json:"sandbox_id"`
 	Host      string    `json:"host,omitempty"`
 	Outcome   Outcome   `json:"outcome"`

@@ -74,6 +74,11 @@ type Task struct {
 	Solution []string `json:"solution,omitempty"`
 	// ObeyProject lets the agent read the task repository's own opencode.json, AGENTS.md and the like.
 	ObeyProject bool `json:"obey_project,omitempty"`
+	// Steps are the parts of the task; empty: it is one. A task with steps has no work of its own: Instruction is for
+	// people then.
+	Steps []Step `json:"steps,omitempty"`
+	// RewardStrategy makes the rollout's reward of those of its steps.
+	RewardStrategy RewardStrategy `json:"reward_strategy,omitempty"`
 }
 
 // Mode is how model calls reach the endpoint.

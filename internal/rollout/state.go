@@ -35,6 +35,9 @@ type State struct {
 	Phase   Phase  `json:"phase"`
 	Attempt int    `json:"attempt"`
 
+	// name of the task's step that runs; "": the task has no steps
+	Step string `json:"step,omitempty"`
+
 	// model calls so far, of this attempt
 	Turns     int    `json:"turns"`
 	SandboxID string `json:"sandbox_id,omitempty"`

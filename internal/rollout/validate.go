@@ -37,7 +37,7 @@ func (s Spec) Validate() error {
 	var errs []error
 
 	for _, err := range []error{
-		CheckID(s.ID), s.Task.validate(), s.validAgent(), s.validModel(), s.Model.validSampling(),
+		CheckID(s.ID), s.Task.validate(), s.validSteps(), s.validAgent(), s.validModel(), s.Model.validSampling(),
 		s.Limits.Validate(), s.validCost(), s.Sandbox.validate(), s.validImage(),
 	} {
 		if err != nil {
@@ -86,7 +86,7 @@ func (s Spec) validAgent() error {
 		return fault.Field("messages", "must be %q, %q or %q, got %q", "delta", MessagesFull, MessagesNone, s.Messages)
 	case s.Mode != TransparentProxy && s.Mode != BlackBox:
 		return fault.Field("mode", "must be %q or %q, got %q", TransparentProxy, BlackBox, s.Mode)
-	case s.Agent == AgentOracle && len(s.Task.Solution) == 0:
+	case s.Agent == AgentOracle && len(s.Task.Solution)+len(s.Task.Steps) == 0:
 		return fault.Field("solution", "must have at least one command for the agent %q", AgentOracle)
 	case s.Agent == AgentReact && s.Mode == BlackBox:
 		return fault.Field(
@@ -194,7 +194,7 @@ func (t Task) checkSize() error {
 	case n > MaxTaskBytes:
 		return fault.Field(
 			largest,
-			"instruction, setup, solution and verifier with its files must be at most %d bytes together, got %d",
+			"instruction, setup, solution, steps and verifier with its files must be at most %d bytes together, got %d",
 			MaxTaskBytes,
 			n,
 		)
@@ -228,6 +228,7 @@ func (t Task) inlineSize(v Verifier) (sum int, largest string) {
 		{"instruction", len(t.Instruction)}, {"setup", len(strings.Join(t.Setup, ""))},
 		{"solution", len(strings.Join(t.Solution, ""))}, {"test_script", len(v.Script)},
 		{"test_files", sizeOf(v.Files)}, {"verify", len(strings.Join(v.Commands, ""))},
+		{"steps", t.stepsSize()},
 	} {
 		sum += part.size
 		if part.size > most {
@@ -236,6 +237,17 @@ func (t Task) inlineSize(v Verifier) (sum int, largest string) {
 	}
 
 	return sum, largest
+}
+
+// stepsSize is the size of the steps in the workflow's input.
+func (t Task) stepsSize() (sum int) {
+	for _, s := range t.Steps {
+		_, v := s.Task.Split()
+		n, _ := s.Task.inlineSize(v)
+		sum += len(s.Name) + n
+	}
+
+	return sum
 }
 
 // sizeOf sums the names and texts of files.

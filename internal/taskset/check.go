@@ -19,8 +19,14 @@ func (t Task) check(line map[string]int) error {
 
 		errs = append(errs, errors.New(msg))
 	}
-	if strings.TrimSpace(t.Instruction) == "" {
+	if strings.TrimSpace(t.Instruction) == "" && len(t.Steps) == 0 {
 		bad("instruction", "must not be empty")
+	}
+
+	for i, s := range t.Steps {
+		if strings.TrimSpace(s.Instruction) == "" {
+			bad("steps", "step %d (%q): instruction must not be empty", i+1, s.Name)
+		}
 	}
 
 	if t.AgentTimeoutS < 0 || math.IsNaN(t.AgentTimeoutS) || math.IsInf(t.AgentTimeoutS, 0) {

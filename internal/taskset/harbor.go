@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path"
 	"path/filepath"
 	"strings"
@@ -22,32 +23,33 @@ const (
 	maxHarborBytes = 64 << 20
 )
 
-// readHarbor reads a Harbor task: task.toml, instruction.md, environment/, tests/ and solution/.
+// readHarbor reads a Harbor task: task.toml, instruction.md, environment/, tests/ and solution/, or the same for each
+// step below steps/.
 //
 // A task that names an image gets it, as root, with its working directory and its environment variables.
 // For others the files of environment/ are put into the working directory. A task that builds an image and
 // does not name it is refused.
 func readHarbor(folder fs.FS, source string) (Task, error) {
-	t := Task{}
-	h := harborReader{folder: folder, left: maxHarborBytes}
+	t := Task{Uploads: map[string]string{}, Local: map[string]string{}}
+	h := harborReader{
+		folder: folder, source: source, local: t.Local, folders: map[string]map[string]string{}, left: maxHarborBytes,
+	}
 
-	h.settings(&t)
-	t.Instruction = h.text("instruction.md")
+	steps := h.settings(&t)
 	h.refuseServices()
 
 	if t.Sandbox["image"] == nil {
-		t.Files = h.texts(&t, h.environment(), source, "environment", "")
+		t.Files = h.texts(t.Uploads, "environment", h.environment(), "")
 	}
 
-	t.TestFiles = h.texts(&t, h.files("tests"), source, "tests", rollout.TestsDir+"/")
-	t.TestScript = withVariables(t.TestFiles["test.sh"], h.verifierEnv)
-	delete(t.TestFiles, "test.sh")
-
-	if t.TestScript == "" {
-		h.refuse("tests/test.sh: is missing; it must write the reward to %s", rollout.RewardFile)
+	if len(steps) > 0 {
+		h.steps(&t, steps)
+	} else {
+		t.Instruction = withoutCanary(h.text("instruction.md"))
+		t.TestScript, t.TestFiles = h.tests(t.Uploads, h.verifierEnv, "tests")
+		t.Solution = h.solution("solution")
 	}
 
-	t.Solution = h.solution()
 	if err := errors.Join(h.errs...); err != nil {
 		return Task{}, at(source, err)
 	}
@@ -62,6 +64,15 @@ func readHarbor(folder fs.FS, source string) (Task, error) {
 // harborReader reads the files of one task and collects the errors.
 type harborReader struct {
 	folder fs.FS
+
+	// path of the folder on this machine
+	source string
+
+	// Task.Local
+	local map[string]string
+
+	// that were read
+	folders map[string]map[string]string
 
 	// variables of the test script, and of solve.sh
 	verifierEnv, solutionEnv map[string]string
@@ -93,8 +104,8 @@ func (h *harborReader) text(name string) string {
 	return text
 }
 
-// texts returns the files that are text. The others become uploads of the task, below a folder of the sandbox.
-func (h *harborReader) texts(t *Task, files map[string]string, source, folder, target string) map[string]string {
+// texts returns the files of a folder that are text. The others become uploads, below a folder of the sandbox.
+func (h *harborReader) texts(uploads map[string]string, folder string, files map[string]string, target string) map[string]string {
 	texts := map[string]string{}
 
 	for name, content := range files {
@@ -106,24 +117,22 @@ func (h *harborReader) texts(t *Task, files map[string]string, source, folder, t
 		sum := sha256.Sum256([]byte(content))
 		digest := hex.EncodeToString(sum[:])
 
-		if t.Uploads == nil {
-			t.Uploads = map[string]string{}
-		}
-
-		if t.Local == nil {
-			t.Local = map[string]string{}
-		}
-
-		t.Uploads[target+name] = digest
-		t.Local[digest] = filepath.Join(source, folder, filepath.FromSlash(name))
+		uploads[target+name] = digest
+		h.local[digest] = filepath.Join(h.source, filepath.FromSlash(path.Join(folder, name)))
 	}
 
 	return texts
 }
 
-// files reads all files below a folder, by their path in it; none if the folder does not exist.
+// files reads all files below a folder, by their path in it; none if the folder does not exist. Steps share folders,
+// so each is read once.
 func (h *harborReader) files(folder string) map[string]string {
+	if read, ok := h.folders[folder]; ok {
+		return read
+	}
+
 	all := map[string]string{}
+	h.folders[folder] = all
 
 	err := fs.WalkDir(h.folder, folder, func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
@@ -174,10 +183,38 @@ func (h *harborReader) refuseServices() {
 	}
 }
 
-// solution returns commands that write the files of solution/ to one folder and run its solve.sh; none
+// tests returns the test script, with its variables, and the files of the folders. A file of a later folder takes the
+// place of one of the same name.
+func (h *harborReader) tests(
+	uploads, env map[string]string,
+	folders ...string,
+) (script string, texts map[string]string) {
+	texts = map[string]string{}
+
+	for _, folder := range folders {
+		files := h.files(folder)
+		for name := range files {
+			delete(texts, name)
+			delete(uploads, rollout.TestsDir+"/"+name)
+		}
+
+		maps.Copy(texts, h.texts(uploads, folder, files, rollout.TestsDir+"/"))
+	}
+
+	script = withVariables(texts["test.sh"], env)
+	delete(texts, "test.sh")
+
+	if script == "" {
+		h.refuse("%s/test.sh: is missing; it must write the reward to %s", folders[len(folders)-1], rollout.RewardFile)
+	}
+
+	return script, texts
+}
+
+// solution returns commands that write the files of a folder to one folder and run its solve.sh; none
 // without a solution. Where the agent's user may write to /, the folder is also at /solution, as in Harbor.
-func (h *harborReader) solution() []string {
-	files := h.files("solution")
+func (h *harborReader) solution(from string) []string {
+	files := h.files(from)
 	if _, ok := files["solve.sh"]; !ok {
 		return nil
 	}

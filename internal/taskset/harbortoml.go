@@ -46,6 +46,8 @@ type harborSettings struct {
 		Storage     string            `toml:"storage"`
 		Healthcheck *healthcheck      `toml:"healthcheck"`
 	} `toml:"environment"`
+	Steps          []harborStep `toml:"steps"`
+	RewardStrategy string       `toml:"multi_step_reward_strategy"`
 }
 
 // harborNetwork is what a phase of a task may reach. Without a mode, or with "public", it is what the
@@ -65,23 +67,23 @@ const (
 // unsupported are fields that change a task and that rolloutd does not support: the task would run with
 // another meaning.
 var unsupported = []string{
-	"steps", "verifier.environment_mode", "verifier.user", "verifier.collect",
+	"verifier.environment_mode", "verifier.user", "verifier.collect",
 	"verifier.environment", "environment.os", "environment.gpus",
 	"environment.gpu_types", "environment.tpu", "environment.mcp_servers", "environment.skills_dir",
 }
 
-// settings reads task.toml into the task.
-func (h *harborReader) settings(t *Task) {
+// settings reads task.toml into the task, and returns its steps.
+func (h *harborReader) settings(t *Task) []harborStep {
 	text, err := readFile(h.folder, harborFile, maxSettings)
 	if err != nil {
 		h.refuse("%s: %v", harborFile, err)
-		return
+		return nil
 	}
 
 	var s harborSettings
 	if _, err := toml.Decode(text, &s); err != nil {
 		h.refuse("%s: %s", harborFile, strings.TrimPrefix(err.Error(), "toml: "))
-		return
+		return nil
 	}
 
 	h.refuseSettings(text)
@@ -92,7 +94,7 @@ func (h *harborReader) settings(t *Task) {
 	}
 
 	if s.Environment.Healthcheck != nil {
-		t.Setup = append(t.Setup, h.healthcheck(*s.Environment.Healthcheck))
+		t.Setup = append(t.Setup, h.healthcheck("environment.healthcheck", *s.Environment.Healthcheck))
 	}
 
 	h.network(t, s)
@@ -116,6 +118,12 @@ func (h *harborReader) settings(t *Task) {
 	if len(size) > 0 {
 		t.Sandbox = size
 	}
+
+	if len(s.Steps) > 0 {
+		t.RewardStrategy = s.RewardStrategy
+	}
+
+	return s.Steps
 }
 
 // network reads the hosts that setup and agent may reach.
@@ -268,6 +276,15 @@ func (h *harborReader) refuseSettings(text string) {
 			h.refuse("%s: %s: is not supported", harborFile, field)
 		}
 	}
+
+	steps, _ := all["steps"].([]map[string]any)
+	for n, step := range steps {
+		for _, field := range unsupportedInSteps {
+			if !blank(step, strings.Split(field, ".")) {
+				h.refuse("%s: steps[%d].%s: is not supported", harborFile, n, field)
+			}
+		}
+	}
 }
 
 // blank says whether a field has its default value.
@@ -278,7 +295,7 @@ func blank(v any, field []string) bool {
 	}
 
 	switch fmt.Sprint(v) {
-	case "", "0", "false", "map[]", "[]", "linux", "root", "shared":
+	case "", "<nil>", "0", "false", "map[]", "[]", "linux", "root", "shared":
 		return true
 	}
 

@@ -28,9 +28,7 @@ const (
 const maxHealthTime = 3600
 
 // healthcheck returns the check as a command of the setup, whose output says why it failed.
-func (h *harborReader) healthcheck(c healthcheck) string {
-	const field = "environment.healthcheck"
-
+func (h *harborReader) healthcheck(field string, c healthcheck) string {
 	if c.Command == "" {
 		h.refuse("%s: %s.command: is missing", harborFile, field)
 	}

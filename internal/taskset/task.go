@@ -55,6 +55,12 @@ type Task struct {
 	// the reward among several in reward.json
 	RewardKey string `yaml:"reward_key" json:"reward_key"`
 
+	// Steps are parts of the task, which run in order; the task has no files, setup, solution and verifier then.
+	Steps []Step `yaml:"steps" json:"steps"`
+
+	// the reward of a task with steps: mean or final
+	RewardStrategy string `yaml:"reward_strategy" json:"reward_strategy"`
+
 	// null, quoted or not
 	OnTimeout yaml.Node `yaml:"on_timeout" json:"-"`
 
@@ -119,6 +125,10 @@ func (t Task) Digest() (string, error) {
 // Arguments returns the task as arguments of the tools run_rollout and start_rollout.
 func (t Task) Arguments() map[string]any {
 	args := map[string]any{"instruction": t.Instruction}
+	if t.Instruction == "" && len(t.Steps) > 0 {
+		args["instruction"] = t.Steps[0].Instruction
+	}
+
 	set(args, "task_id", t.ID)
 	set(args, "test_script", t.TestScript)
 	set(args, "reward_key", t.RewardKey)
@@ -164,6 +174,14 @@ func (t Task) Arguments() map[string]any {
 	objects(args, "sampling", t.Sampling)
 	objects(args, "eval_sampling", t.EvalSampling)
 	objects(args, "verifier", t.Verifier)
+	set(args, "reward_strategy", t.RewardStrategy)
+
+	steps := make([]map[string]any, len(t.Steps))
+	for n, s := range t.Steps {
+		steps[n] = s.arguments()
+	}
+
+	lists(args, "steps", steps)
 
 	return args
 }

@@ -14,7 +14,21 @@ import (
 // findUploads replaces the files beside the task file, in its folder, by their SHA-256. No link leads out
 // of the folder: an untrusted task must not read the user's other files.
 func (t *Task) findUploads(folder string) error {
-	if len(t.Uploads) == 0 {
+	if err := t.findUploadsOf(t.Uploads, folder); err != nil {
+		return err
+	}
+
+	for n, s := range t.Steps {
+		if err := t.findUploadsOf(s.Uploads, folder); err != nil {
+			return fmt.Errorf("step %d (%q): %w", n+1, s.Name, err)
+		}
+	}
+
+	return nil
+}
+
+func (t *Task) findUploadsOf(uploads map[string]string, folder string) error {
+	if len(uploads) == 0 {
 		return nil
 	}
 
@@ -24,8 +38,8 @@ func (t *Task) findUploads(folder string) error {
 	}
 	defer root.Close()
 
-	for _, name := range sortedKeys(t.Uploads) {
-		file := t.Uploads[name]
+	for _, name := range sortedKeys(uploads) {
+		file := uploads[name]
 		if rollout.CheckUpload(file) == nil {
 			continue
 		}
@@ -39,7 +53,7 @@ func (t *Task) findUploads(folder string) error {
 			t.Local = map[string]string{}
 		}
 
-		t.Uploads[name], t.Local[digest] = digest, filepath.Join(folder, file)
+		uploads[name], t.Local[digest] = digest, filepath.Join(folder, file)
 	}
 
 	return nil

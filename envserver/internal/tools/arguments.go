@@ -28,6 +28,8 @@ type RolloutArgs struct {
 	RewardKey       string            `json:"reward_key,omitempty" jsonschema:"name of the reward if test_script writes several to reward.json. Default: reward, or the only one"`
 	OnTimeout       string            `json:"on_timeout,omitempty" jsonschema:"after a verifier timeout: null gives no reward; by default, commands that did not finish count as failed"`
 	Verifier        *VerifierArgs     `json:"verifier,omitempty" jsonschema:"grading by other means than verify or test_script"`
+	Steps           []StepArgs        `json:"steps,omitempty" jsonschema:"parts of the task, which run in order. Each begins with a new conversation in the work that the one before left, and is graded for itself. Files, setup, solution and verifier are then those of the steps"`
+	RewardStrategy  string            `json:"reward_strategy,omitempty" jsonschema:"reward of a task with steps: mean (of the steps that were graded) or final (of the last step that ran). Default: mean"`
 	NoVerify        bool              `json:"no_verify,omitempty" jsonschema:"do not grade the work, even if the task has a verifier"`
 	TaskID          string            `json:"task_id,omitempty" jsonschema:"task id chosen by the client; returned in the result"`
 	Mode            string            `json:"mode,omitempty" jsonschema:"transparent_proxy captures every model call; black_box captures none"`
@@ -54,6 +56,24 @@ type RolloutArgs struct {
 	Pinned          *rollout.Sampling `json:"sampling,omitempty" jsonschema:"sampling parameters that replace the agent's in every model call. For training, those that change log probabilities must be neutral"`
 	EvalPinned      *rollout.Sampling `json:"eval_sampling,omitempty" jsonschema:"sampling parameters for purpose eval, in place of sampling; they may have any value"`
 	rollout.Sampling
+}
+
+// StepArgs are one step of a task; the fields are those of RolloutArgs.
+type StepArgs struct {
+	Name          string             `json:"name" jsonschema:"name of the step, unique in the task"`
+	Instruction   string             `json:"instruction" jsonschema:"instruction of the step, given to the agent as its prompt"`
+	UploadFiles   map[string]string  `json:"upload_files,omitempty" jsonschema:"text files to write into the sandbox before the step, by path"`
+	Uploads       map[string]string  `json:"uploads,omitempty" jsonschema:"files that PUT /uploads/SHA256 has sent before, to write like upload_files: SHA-256 in hex, by path"`
+	Setup         []string           `json:"setup,omitempty" jsonschema:"bash commands that run in order before the step. In the first step a failure ends the rollout; in later ones it is the agent's, and the step earns 0"`
+	Solution      []string           `json:"solution,omitempty" jsonschema:"bash commands that solve the step, for the agent oracle"`
+	Verify        []string           `json:"verify,omitempty" jsonschema:"bash commands that grade the step; the reward is the share of commands that exit with 0"`
+	TestScript    string             `json:"test_script,omitempty" jsonschema:"bash script that grades the step. It writes a number to the reward file"`
+	TestFiles     map[string]string  `json:"test_files,omitempty" jsonschema:"text files of the step's verifier, by name"`
+	RewardRange   []float64          `json:"reward_range,omitempty" jsonschema:"smallest and largest reward that test_script may write. Default: [0, 1]"`
+	RewardKey     string             `json:"reward_key,omitempty" jsonschema:"name of the step's reward if test_script writes several to reward.json"`
+	MinReward     map[string]float64 `json:"min_reward,omitempty" jsonschema:"least rewards by name with which the next step begins; reward is the step's own. If one is missed, the rollout ends with this step"`
+	AgentTimeoutS float64            `json:"agent_timeout_s,omitempty" jsonschema:"time limit of the agent in this step, in seconds. Default: that of the rollout"`
+	VerifierS     float64            `json:"verifier_s,omitempty" jsonschema:"time limit of the step's verifier, in seconds. Default: that of the rollout"`
 }
 
 // LimitArgs are rollout.Limits by argument name, without "limits."; a missing one has the server's default.

@@ -59,6 +59,11 @@ func (t *Table) resolved(a RolloutArgs) (rollout.Spec, error) {
 		s.Messages = rollout.MessagesDelta
 	}
 
+	if _, asked := a.Limits["rollout_s"]; len(s.Task.Steps) > 0 && !asked && t.o.Limits.Rollout == 0 {
+		s.Limits.Rollout = 0
+		s.Limits = s.FilledLimits()
+	}
+
 	if s.Agent == rollout.AgentInteractive {
 		// a client's steps cannot be repeated on another host
 		s.Limits.Attempts = rollout.EpisodeAttempts
@@ -143,5 +148,37 @@ func task(a RolloutArgs) rollout.Task {
 		ID: a.TaskID, Instruction: a.Instruction, Files: a.UploadFiles, Uploads: a.Uploads,
 		Setup: append(setup, a.Setup...), Solution: a.Solution,
 		Verifier: verifier,
+		Steps:    steps(a), RewardStrategy: rollout.RewardStrategy(a.RewardStrategy),
 	}
+}
+
+func steps(a RolloutArgs) []rollout.Step {
+	var all []rollout.Step
+
+	for _, s := range a.Steps {
+		verifier := rollout.Verifier{
+			Script:      s.TestScript,
+			Commands:    s.Verify,
+			Files:       s.TestFiles,
+			RewardRange: s.RewardRange,
+			RewardKey:   s.RewardKey,
+			OnTimeout:   a.OnTimeout,
+		}
+		if a.NoVerify {
+			verifier, s.MinReward = rollout.Verifier{}, nil
+		}
+
+		all = append(all, rollout.Step{
+			Name: s.Name,
+			Task: rollout.Task{
+				Instruction: s.Instruction, Files: s.UploadFiles, Uploads: s.Uploads,
+				Setup: s.Setup, Solution: s.Solution, Verifier: verifier,
+			},
+			AgentTimeout:    seconds(s.AgentTimeoutS),
+			VerifierTimeout: seconds(s.VerifierS),
+			MinReward:       s.MinReward,
+		})
+	}
+
+	return all
 }

@@ -241,7 +241,7 @@ func (r *run) sessionID(ctx context.Context) (string, error) {
 		return *id, nil
 	}
 
-	return findSession(ctx, r.api())
+	return findSession(ctx, r.api(), sessionTitle(r.job.Step))
 }
 
 // Close implements agent.Run.

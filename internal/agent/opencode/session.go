@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 
@@ -13,8 +14,14 @@ import (
 	"github.com/rolloutd/rolloutd/internal/input/jsoninput"
 )
 
-// sessionTitle identifies our session. A given title also saves the model call that generates one.
-const sessionTitle = "rollout"
+// sessionTitle identifies our session of a step. A given title also saves the model call that generates one.
+func sessionTitle(step int) string {
+	if step == 0 {
+		return "rollout"
+	}
+
+	return fmt.Sprintf("rollout step %d", step+1)
+}
 
 type sessionInfo struct {
 	ID    string `json:"id"`
@@ -26,12 +33,12 @@ type sessionInfo struct {
 
 // findSession returns the id of the job's session, or "". If a retried request has created two, every
 // worker takes the older one.
-func findSession(ctx context.Context, c api) (string, error) {
+func findSession(ctx context.Context, c api, title string) (string, error) {
 	var found, s sessionInfo
 
 	err := c.each(ctx, "/session?roots=true", replyLimits(), &s, func() error {
 		older := s.Time.Created < found.Time.Created || s.Time.Created == found.Time.Created && s.ID < found.ID
-		if s.Title == sessionTitle && (found.ID == "" || older) {
+		if s.Title == title && (found.ID == "" || older) {
 			found = s
 		}
 
@@ -55,7 +62,7 @@ func (r *run) instruct(ctx context.Context) (string, error) {
 
 	id, err := "", error(nil)
 	if !fresh {
-		id, err = findSession(ctx, c)
+		id, err = findSession(ctx, c, sessionTitle(r.job.Step))
 	}
 
 	if err == nil && id == "" {
@@ -94,9 +101,11 @@ func (r *run) instruct(ctx context.Context) (string, error) {
 
 // makeSession creates the job's session. If an earlier request may also have created one, it returns the older session.
 func makeSession(ctx context.Context, c api, job agent.Job, first bool) (string, error) {
-	id, err := c.newSession(ctx, map[string]any{"title": sessionTitle, "permission": sessionRules(job.ObeyProject)})
+	title := sessionTitle(job.Step)
+
+	id, err := c.newSession(ctx, map[string]any{"title": title, "permission": sessionRules(job.ObeyProject)})
 	if err == nil && !first {
-		id, err = findSession(ctx, c)
+		id, err = findSession(ctx, c, title)
 	}
 
 	if err == nil && id == "" {

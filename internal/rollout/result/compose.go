@@ -3,8 +3,10 @@
 package result
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -39,7 +41,7 @@ type Composer struct {
 func (c *Composer) Compose(ctx context.Context) (rollout.Result, error) {
 	res := c.Head.result(c.Target.RolloutID)
 	for _, add := range []func(context.Context, *rollout.Result) error{
-		c.addTrace, c.addEvents, c.addSetup, c.addGrading, c.addCauses, c.addFiles, c.addLinks, c.addReport,
+		c.addTrace, c.addEvents, c.addSetup, c.addGrading, c.addSteps, c.addCauses, c.addFiles, c.addLinks, c.addReport,
 	} {
 		if err := add(ctx, &res); err != nil {
 			return res, err
@@ -105,6 +107,72 @@ func (c *Composer) addGrading(ctx context.Context, res *rollout.Result) error {
 	}
 
 	return nil
+}
+
+// addSteps adds the gradings of the task's steps.
+func (c *Composer) addSteps(ctx context.Context, res *rollout.Result) error {
+	if len(c.Head.Steps) == 0 {
+		return nil
+	}
+
+	res.Steps = slices.Clone(c.Head.Steps)
+
+	for n := range res.Steps {
+		step := &res.Steps[n]
+		step.Grading = rollout.Grading{Status: cmp.Or(step.Grading.Status, rollout.NotGraded), Why: step.Grading.Why}
+
+		record, err := grading.ReadRecord(ctx, c.Store, rollout.Target{RolloutID: c.Target.RolloutID, Attempt: step.Attempt})
+		if fault.Ignore(err, fault.NotFound) != nil {
+			return err
+		}
+
+		if err == nil {
+			step.Grading, step.Rewards = record.GradingOf(step.Outcome), record.Rewards
+		}
+	}
+
+	if last := res.Steps[len(res.Steps)-1]; last.Grading.Status != rollout.NotGraded {
+		res.Grading = last.Grading
+	}
+
+	if !c.Head.FinalReward {
+		res.Rewards = meanRewards(res.Steps)
+	}
+
+	return nil
+}
+
+// meanRewards are the means of the named rewards of the steps that were graded; nil: no step named any. A reward that
+// a step did not name counts 0, but for its own.
+func meanRewards(steps []rollout.StepResult) map[string]float64 {
+	sums, graded, named := map[string]float64{}, 0.0, false
+
+	for _, step := range steps {
+		if step.Reward == nil {
+			continue
+		}
+
+		graded++
+		named = named || len(step.Rewards) > 0
+
+		if len(step.Rewards) == 0 {
+			sums[rollout.RewardName] += *step.Reward
+		}
+
+		for name, reward := range step.Rewards {
+			sums[name] += reward
+		}
+	}
+
+	if !named {
+		return nil
+	}
+
+	for name := range sums {
+		sums[name] /= graded
+	}
+
+	return sums
 }
 
 // addLinks adds the keys of the attempt's existing blobs, by their names without endings.

@@ -29,13 +29,17 @@ type Head struct {
 	Held time.Duration `json:"held,omitempty"`
 
 	// the one being collected is the last
-	Attempts  []rollout.Attempt     `json:"attempts"`
-	Phases    []rollout.PhaseTiming `json:"phases,omitempty"`
-	Purpose   rollout.Purpose       `json:"purpose,omitempty"`
-	Sampling  *rollout.Sampling     `json:"sampling,omitempty"`
-	Messages  rollout.MessagesMode  `json:"messages,omitempty"`
-	StartedAt time.Time             `json:"started_at"`
-	EndedAt   time.Time             `json:"ended_at"`
+	Attempts []rollout.Attempt     `json:"attempts"`
+	Phases   []rollout.PhaseTiming `json:"phases,omitempty"`
+	// Steps are those of the task that ran; the store has their gradings.
+	Steps []rollout.StepResult `json:"steps,omitempty"`
+	// FinalReward: the named rewards are those of the last step, and not the means.
+	FinalReward bool                 `json:"final_reward,omitempty"`
+	Purpose     rollout.Purpose      `json:"purpose,omitempty"`
+	Sampling    *rollout.Sampling    `json:"sampling,omitempty"`
+	Messages    rollout.MessagesMode `json:"messages,omitempty"`
+	StartedAt   time.Time            `json:"started_at"`
+	EndedAt     time.Time            `json:"ended_at"`
 }
 
 // result returns a result of a rollout with the workflow's part.

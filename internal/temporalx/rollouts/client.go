@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
@@ -145,23 +146,41 @@ func (c *Client) start(ctx context.Context, spec rollout.Spec) (rollout.State, e
 // byReference moves the task's files to the store: they may be larger than a workflow's input, and every
 // attempt would carry them.
 func (c *Client) byReference(ctx context.Context, spec rollout.Spec) (rollout.Spec, error) {
-	files, tests, err := c.store.PutTaskFiles(ctx, spec.Owner, spec.Task)
+	task, err := c.taskByReference(ctx, spec.Owner, spec.Task)
 	if err != nil {
 		return spec, err
 	}
 
-	_, spec.Task.Verifier = spec.Task.Split()
+	task.Steps = slices.Clone(task.Steps)
+	for n := range task.Steps {
+		if task.Steps[n].Task, err = c.taskByReference(ctx, spec.Owner, task.Steps[n].Task); err != nil {
+			return spec, err
+		}
+	}
+
+	spec.Task = task
+
+	return spec, nil
+}
+
+func (c *Client) taskByReference(ctx context.Context, owner string, t rollout.Task) (rollout.Task, error) {
+	files, tests, err := c.store.PutTaskFiles(ctx, owner, t)
+	if err != nil {
+		return t, err
+	}
+
+	_, t.Verifier = t.Split()
 	if files != nil {
-		spec.Task.FilesRef = files
+		t.FilesRef = files
 	}
 
 	if tests != nil {
-		spec.Task.Verifier.FilesRef = tests
+		t.Verifier.FilesRef = tests
 	}
 
-	spec.Task.Files, spec.Task.Uploads = nil, nil
+	t.Files, t.Uploads = nil, nil
 
-	return spec, nil
+	return t, nil
 }
 
 // summary is the line that Temporal's list shows.
