@@ -133,3 +133,22 @@ func TestNamedRewards(t *testing.T) {
 	require.InDelta(t, 0.25, *record.Reward, 0)
 	require.Equal(t, map[string]float64{"score": 0.25, "lines": 3}, record.Rewards)
 }
+
+// A reward file that cannot be read is the verifier's fault: the work cannot write it.
+func TestUnreadableRewardFiles(t *testing.T) {
+	t.Parallel()
+	a := newAttacked(t)
+
+	for name, script := range map[string]string{
+		"large":  "head -c 10000000 /dev/zero > $VERIFIER_DIR/reward.json",
+		"folder": "mkdir $VERIFIER_DIR/reward.txt",
+		"link":   "ln -s /dev/zero $VERIFIER_DIR/reward.txt",
+	} {
+		a.agent(t, name, cheat{})
+
+		record := a.grade(t, name, 0, style{verifier: rollout.Verifier{Script: script}}, 5*time.Minute)
+		require.Nil(t, record.Reward, "%s: %+v", name, record)
+		require.Equal(t, rollout.NoUsableReward, record.Grading.Status, name)
+		require.Contains(t, record.Error, "read the reward file", name)
+	}
+}

@@ -293,14 +293,31 @@ func (g *Grader) readReward(ctx context.Context, sb *sandbox.Sandbox, job Job, r
 	return nil
 }
 
-// readRewardFile returns the text of a file that the verifier may have written; "": it has not.
+// readRewardFile returns the text of a file that the verifier may have written; "": it has not. A file that is too
+// large, or none at all, is the verifier's own where the work cannot write it.
 func readRewardFile(ctx context.Context, sb *sandbox.Sandbox, path string, most int64) (string, error) {
-	raw, err := sb.As(wire.VerifierUser).ReadFile(ctx, path, most)
-	if err != nil && !fault.Is(err, fault.NotFound) {
+	sb = sb.As(wire.VerifierUser)
+
+	raw, err := sb.ReadFile(ctx, path, most)
+	switch {
+	case err == nil:
+		return string(raw), nil
+	case fault.Is(err, fault.NotFound):
+		return "", nil
+	case !fault.Is(err, fault.Invalid):
 		return "", blame(err, "read the reward file")
 	}
 
-	return string(raw), nil
+	info, infoErr := sb.Info(ctx)
+	if infoErr != nil {
+		return "", infoErr
+	}
+
+	if info.SeparateUsers {
+		return "", verifierFailed("read the reward file: %v", err)
+	}
+
+	return "", blame(err, "read the reward file")
 }
 
 // noReward handles a script that wrote no reward. If the script succeeded and commands follow, they
