@@ -226,6 +226,25 @@ func TestBoundsOfAnEndpoint(t *testing.T) {
 	)
 }
 
+// Calls of an endpoint continue conversations by ids unless it is named.
+func TestContinuationOfAnEndpoint(t *testing.T) {
+	t.Parallel()
+
+	c, err := config.Load(nil, config.Environ{"ROLLOUTD_GATEWAY_CONTINUATION": "vllm=messages"})
+	require.NoError(t, err)
+	require.NoError(t, c.Validate())
+	require.Equal(t, config.ContinueMessages, c.Gateway.ContinuationOf("vllm"))
+	require.Equal(t, config.ContinueAuto, c.Gateway.ContinuationOf("openai"))
+
+	c.Gateway.Continuation = map[string]string{"default": "tokens", "vlm": "auto"}
+	err = c.Validate()
+	require.ErrorContains(t, err, `gateway.continuation.default: must be auto, messages or required, got "tokens"`)
+	require.ErrorContains(t, err, "gateway.continuation.vlm: there is no such endpoint; did you mean vllm?")
+
+	_, err = config.Load(nil, config.Environ{"ROLLOUTD_GATEWAY_CONTINUATION": "messages"})
+	require.ErrorContains(t, err, "must be pairs NAME=WORD")
+}
+
 func TestPrices(t *testing.T) {
 	t.Parallel()
 

@@ -94,6 +94,10 @@ func Variables() []Variable {
 			"ROLLOUTD_GATEWAY_BURST", "gateway.burst",
 			named(func(c *Config) *map[string]float64 { return &c.Gateway.Burst }),
 		},
+		{
+			"ROLLOUTD_GATEWAY_CONTINUATION", "gateway.continuation",
+			worded(func(c *Config) *map[string]string { return &c.Gateway.Continuation }),
+		},
 		{"ROLLOUTD_GATEWAY_QUEUE", "gateway.queue", number(func(c *Config) *int { return &c.Gateway.Queue })},
 		{
 			"ROLLOUTD_GATEWAY_REPLY_MEMORY_MIB", "gateway.reply_memory_mib",

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -56,6 +57,8 @@ type Gateway struct {
 
 	// requests at once under a rate; 0: those of one second
 	Burst map[string]float64 `yaml:"burst"`
+	// Continuation is one of the values below, by the name of an endpoint; "": ContinueAuto.
+	Continuation map[string]string `yaml:"continuation"`
 	// Queue makes new rollouts wait while more calls than this wait for their endpoint; 0: no bound.
 	Queue int `yaml:"queue"`
 	// ReplyMemoryMiB bounds the memory of all replies in progress together; 0: a quarter of the machine's
@@ -72,11 +75,25 @@ const (
 	ReplyPassThrough = "pass_through"
 )
 
+// Values of Gateway.Continuation.
+const (
+	ContinueAuto     = "auto"
+	ContinueMessages = "messages"
+	ContinueRequired = "required"
+)
+
 // DefaultUpstream is the key in Gateway's maps for all endpoints that they do not name.
 const DefaultUpstream = "default"
 
 // Of returns the value of an endpoint, or of DefaultUpstream.
-func (g Gateway) Of(m map[string]float64, name string) float64 {
+func (g Gateway) Of(m map[string]float64, name string) float64 { return valueOf(m, name) }
+
+// ContinuationOf returns how calls of an endpoint continue a conversation.
+func (g Gateway) ContinuationOf(name string) string {
+	return cmp.Or(valueOf(g.Continuation, name), ContinueAuto)
+}
+
+func valueOf[V any](m map[string]V, name string) V {
 	if v, ok := m[name]; ok {
 		return v
 	}
@@ -130,6 +147,17 @@ func (g Gateway) validate(p *problems) {
 		g.ReplyMemoryMiB,
 	)
 
+	for _, name := range slices.Sorted(maps.Keys(g.Continuation)) {
+		how := g.Continuation[name]
+		p.check(
+			slices.Contains([]string{ContinueAuto, ContinueMessages, ContinueRequired}, how),
+			"gateway.continuation."+name,
+			"must be %s, %s or %s, got %q",
+			ContinueAuto, ContinueMessages, ContinueRequired, how,
+		)
+		p.endpoint("gateway.continuation", name)
+	}
+
 	for _, m := range []struct {
 		path  string
 		of    map[string]float64
@@ -171,24 +199,40 @@ func (p *problems) endpoint(path, name string) {
 	)
 }
 
-// named parses "vllm=64,default=8".
+// named parses numbers of endpoints: "vllm=64,default=8".
 func named(at func(*Config) *map[string]float64) func(*Config, string) error {
+	number := func(text string) (float64, error) { return strconv.ParseFloat(text, 64) }
+	return pairs(at, number, `must be pairs NAME=NUMBER such as "vllm=64,default=8"`)
+}
+
+// worded parses words of endpoints: "vllm=messages,default=auto".
+func worded(at func(*Config) *map[string]string) func(*Config, string) error {
+	word := func(text string) (string, error) { return text, nil }
+	return pairs(at, word, `must be pairs NAME=WORD such as "vllm=messages,default=auto"`)
+}
+
+// pairs parses values of endpoints. The error is shape for other texts.
+func pairs[V any](
+	at func(*Config) *map[string]V,
+	parse func(string) (V, error),
+	shape string,
+) func(*Config, string) error {
 	return func(c *Config, v string) error {
-		out := map[string]float64{}
+		out := map[string]V{}
 
 		for item := range strings.SplitSeq(v, ",") {
 			name, text, ok := strings.Cut(strings.TrimSpace(item), "=")
 
-			n, err := strconv.ParseFloat(text, 64)
+			value, err := parse(text)
 			if !ok || name == "" || err != nil {
-				return errors.New(`must be pairs NAME=NUMBER such as "vllm=64,default=8"`)
+				return errors.New(shape)
 			}
 
 			if _, twice := out[name]; twice {
 				return fmt.Errorf("%s occurs twice", name)
 			}
 
-			out[name] = n
+			out[name] = value
 		}
 
 		*at(c) = out

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -13,9 +14,15 @@ import (
 )
 
 // vocabulary gives each word an id. Words with a "!" end a reply.
-type vocabulary struct{ words []string }
+type vocabulary struct {
+	mu    sync.Mutex
+	words []string
+}
 
 func (v *vocabulary) ids(text string) []int32 {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+
 	var ids []int32
 
 	for word := range strings.FieldsSeq(text) {
@@ -210,7 +217,7 @@ func TestContinue(t *testing.T) {
 
 		one.end.Last = v.ids(one.stop)[0]
 		for range 2 {
-			link, err := s.Continue(t.Context(), render, one.end, add)
+			link, err := s.Continue(t.Context(), render, one.end, nil, add)
 			if one.why != "" {
 				require.ErrorContains(t, err, one.why+": ", name)
 				continue

@@ -12,7 +12,13 @@ const (
 	StopNotFound = "stop_not_found: the chat template ends an earlier reply otherwise than the model did"
 
 	// the reply
-	Truncated = "truncated: the reply was cut off inside a thought, which the chat template would end otherwise"
+	Truncated = "truncated: the reply was cut off, inside a thought or before a call, and its end is not known"
+	StopText  = "stop_text: the request has stop texts, and a text is no token"
+
+	// the conversation
+	NoMatch = "no_match: the request does not repeat an earlier conversation and its reply"
+	Role    = "role: after the reply come messages other than of the user or a tool"
+	Media   = "media: the conversation has more than text"
 
 	// the suffix is not the template's
 	UnlikeTemplate = "audit: the chat template shows the conversation otherwise than its continuation does"
@@ -20,18 +26,25 @@ const (
 	// the endpoint
 	NoIDs          = "no_ids: the endpoint's reply has no token ids"
 	IDsIgnored     = "ids_ignored: the endpoint changed the ids of the prompt"
+	IDsRefused     = "ids_refused: "
 	TokenizeFailed = "tokenize_failed: "
 )
+
+// WordOf returns the word of a reason.
+func WordOf(reason string) string {
+	word, _, _ := strings.Cut(reason, ":")
+	return word
+}
 
 // words lists the words of the reasons.
 func words() []string {
 	var all []string
 
 	for _, reason := range []string{
-		NoCommonEnd, StopNotFound, Truncated, UnlikeTemplate, NoIDs, IDsIgnored, TokenizeFailed,
+		NoCommonEnd, StopNotFound, Truncated, StopText, NoMatch, Role, Media, UnlikeTemplate, NoIDs, IDsIgnored,
+		IDsRefused, TokenizeFailed,
 	} {
-		word, _, _ := strings.Cut(reason, ":")
-		all = append(all, word)
+		all = append(all, WordOf(reason))
 	}
 
 	return all

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
+	"sync"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
@@ -22,44 +23,67 @@ type End struct {
 	Opens, Closes bool
 }
 
+// Call is a tool call of a reply.
+type Call struct{ ID, Name string }
+
 // Splicer finds the ids that a chat template appends to a reply for the following messages: the rest of the
 // end of the turn, the new messages, and the begin of the next reply.
 //
-// It renders two short conversations that differ only in the text of the assistant, followed by the new
+// It renders two short conversations that differ only in the last words of the assistant, followed by the new
 // messages. The common end of their prompts begins within the end of the turn. It has the engine's own token
-// merges across message boundaries.
+// merges across message boundaries. The words are the arguments of the reply's own tool calls, since templates name
+// the call in front of its result, and else its text.
 //
 // What the model sampled of the end of the turn is left out: up to the first occurrence of the token with
 // which it stopped. A template may end a turn with several tokens, or with the header of the next message.
+//
+// A Splicer is of one model, template and list of tools. A copy of it is another Splicer.
 type Splicer struct {
-	// the ids before the common end in the first conversation; nil before the first use
+	// the ids before the common end in the first conversation without calls; nil before the first use
 	head []int32
 
 	// the prompt of the short conversations without a reply
 	bare []int32
 }
 
-// probes are the begins of the two conversations.
-func probes() [2][]json.RawMessage {
-	begin := func(text string) []json.RawMessage {
-		return []json.RawMessage{
-			json.RawMessage(`{"role":"user","content":"x"}`),
-			json.RawMessage(`{"role":"assistant","content":"` + text + `"}`),
-		}
+// probe is the begin of a short conversation whose assistant has said a word.
+func probe(word string, calls []Call) []json.RawMessage {
+	m := map[string]any{"role": "assistant", "content": word}
+	if len(calls) > 0 {
+		m["content"], m["tool_calls"] = "", toolCalls(word, calls)
+	}
+	// strings always encode
+	raw, _ := json.Marshal(m)
+
+	return []json.RawMessage{json.RawMessage(`{"role":"user","content":"x"}`), raw}
+}
+
+func toolCalls(word string, calls []Call) []any {
+	var all []any
+
+	for _, c := range calls {
+		function := map[string]string{"name": c.Name, "arguments": `{"v":"` + word + `"}`}
+		all = append(all, map[string]any{"id": c.ID, "type": "function", "function": function})
 	}
 
-	return [2][]json.RawMessage{begin("y"), begin("z")}
+	return all
 }
 
 // Continue returns what follows a reply before the next one. A fault.NotFound has the reason why a conversation does
 // not continue.
-func (s *Splicer) Continue(ctx context.Context, render Render, end End, add []json.RawMessage) (Link, error) {
-	common, err := s.commonEnd(ctx, render, add)
+func (s *Splicer) Continue(
+	ctx context.Context,
+	render Render,
+	end End,
+	calls []Call,
+	add []json.RawMessage,
+) (Link, error) {
+	head, common, err := s.commonEnd(ctx, render, calls, add)
 	if err != nil {
 		return Link{}, err
 	}
 
-	link := Link{End: end, More: common, Loose: len(s.bare) - commonBegin(s.bare, s.head)}
+	link := Link{End: end, More: common, Loose: len(s.bare) - commonBegin(s.bare, head)}
 	if !end.Stopped {
 		// Only the model ends a thought, which the prompt may have begun; a template may show none of it.
 		if end.Opens || !end.Closes && link.Loose > 0 {
@@ -80,38 +104,75 @@ func (s *Splicer) Continue(ctx context.Context, render Render, end End, add []js
 	return link, nil
 }
 
-// commonEnd returns what the prompts of the two conversations have in common at their ends.
-func (s *Splicer) commonEnd(ctx context.Context, render Render, add []json.RawMessage) ([]int32, error) {
-	begin := probes()
+// commonEnd returns what the prompts of the two conversations have in common at their ends, and what the first has
+// before.
+func (s *Splicer) commonEnd(
+	ctx context.Context,
+	render Render,
+	calls []Call,
+	add []json.RawMessage,
+) (head, common []int32, err error) {
+	one, two := slices.Concat(probe("y", calls), add), slices.Concat(probe("z", calls), add)
 
-	first, err := render(ctx, slices.Concat(begin[0], add))
+	if known := len(s.head); known > 0 && len(calls) == 0 {
+		prompts, err := renderAll(ctx, render, one)
+		if err != nil {
+			return nil, nil, err
+		}
+
+		if p := prompts[0]; len(p) > known && slices.Equal(p[:known], s.head) {
+			return s.head, p[known:], nil
+		}
+	}
+
+	conversations := [][]json.RawMessage{one, two}
+	if s.bare == nil {
+		conversations = append(conversations, one[:1])
+	}
+
+	prompts, err := renderAll(ctx, render, conversations...)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 
-	if n := len(s.head); n > 0 && len(first) > n && slices.Equal(first[:n], s.head) {
-		return first[n:], nil
-	}
+	first := prompts[0]
 
-	second, err := render(ctx, slices.Concat(begin[1], add))
-	if err != nil {
-		return nil, err
-	}
-
-	n := commonEnd(first, second)
+	n := commonEnd(first, prompts[1])
 	if n == 0 || n == len(first) {
-		return nil, fault.New(fault.NotFound, NoCommonEnd)
+		return nil, nil, fault.New(fault.NotFound, NoCommonEnd)
 	}
 
 	if s.bare == nil {
-		if s.bare, err = render(ctx, begin[0][:1]); err != nil {
+		s.bare = prompts[2]
+	}
+
+	head, common = first[:len(first)-n], first[len(first)-n:]
+	if len(calls) == 0 {
+		s.head = head
+	}
+
+	return head, common, nil
+}
+
+// renderAll renders conversations at once. The error is that of the first that failed.
+func renderAll(ctx context.Context, render Render, conversations ...[]json.RawMessage) ([][]int32, error) {
+	prompts, errs := make([][]int32, len(conversations)), make([]error, len(conversations))
+
+	var calls sync.WaitGroup
+
+	for n, c := range conversations {
+		calls.Go(func() { prompts[n], errs[n] = render(ctx, c) })
+	}
+
+	calls.Wait()
+
+	for _, err := range errs {
+		if err != nil {
 			return nil, err
 		}
 	}
 
-	s.head = first[:len(first)-n]
-
-	return first[len(first)-n:], nil
+	return prompts, nil
 }
 
 // commonEnd is the length of the common suffix of two lists.

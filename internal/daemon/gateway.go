@@ -52,12 +52,15 @@ func (d *Daemon) gatewayTier() tier.Tier {
 			TracerProvider: otel.GetTracerProvider(),
 			Egress:         policy,
 			Bounds:         boundsOf(d.cfg.Gateway),
-			Endpoints:      catalog.Names(),
-			PassThrough:    d.cfg.Gateway.Reply == config.ReplyPassThrough,
-			KeepAlive:      d.cfg.Gateway.KeepAlive,
-			RawLogprobs:    d.cfg.Gateway.RawLogprobs,
-			ReplyMemory:    memory,
-			EmptyReplies:   d.cfg.Gateway.EmptyReplies,
+			Continuation: func(upstream string) gateway.Continuation {
+				return gateway.Continuation(d.cfg.Gateway.ContinuationOf(upstream))
+			},
+			Endpoints:    catalog.Names(),
+			PassThrough:  d.cfg.Gateway.Reply == config.ReplyPassThrough,
+			KeepAlive:    d.cfg.Gateway.KeepAlive,
+			RawLogprobs:  d.cfg.Gateway.RawLogprobs,
+			ReplyMemory:  memory,
+			EmptyReplies: d.cfg.Gateway.EmptyReplies,
 		})
 		if err != nil {
 			return tier.Running{}, errors.Join(err, lock.Release())

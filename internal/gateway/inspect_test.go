@@ -75,22 +75,22 @@ func TestInspect(t *testing.T) {
 	}{
 		"all": {
 			engine: playing(scripted.Options{}),
-			want:   rollout.EndpointReport{CaptureLevel: "tokens", LogprobsMode: "processed", ToolSupport: ptr(true)},
+			want:   rollout.EndpointReport{CaptureLevel: "tokens", LogprobsMode: "processed", ToolSupport: ptr(true), PromptIDs: rollout.PromptKVTransfer},
 		},
 		"raw": {
 			engine:  playing(scripted.Options{RawLogprobs: true}),
-			want:    rollout.EndpointReport{CaptureLevel: "logprobs", LogprobsMode: "raw", ToolSupport: ptr(true)},
+			want:    rollout.EndpointReport{CaptureLevel: "logprobs", LogprobsMode: "raw", ToolSupport: ptr(true), PromptIDs: rollout.PromptKVTransfer},
 			finding: "raw_logprobs",
 		},
 		"raw, pinned": {
 			engine:   playing(scripted.Options{RawLogprobs: true}),
 			sampling: atOne,
-			want:     rollout.EndpointReport{CaptureLevel: "tokens", LogprobsMode: "raw", ToolSupport: ptr(true)},
+			want:     rollout.EndpointReport{CaptureLevel: "tokens", LogprobsMode: "raw", ToolSupport: ptr(true), PromptIDs: rollout.PromptKVTransfer},
 		},
 		"raw, allowed": {
 			engine:  playing(scripted.Options{RawLogprobs: true}),
 			options: func(o *gateway.Options) { o.RawLogprobs = true },
-			want:    rollout.EndpointReport{CaptureLevel: "tokens", LogprobsMode: "raw", ToolSupport: ptr(true)},
+			want:    rollout.EndpointReport{CaptureLevel: "tokens", LogprobsMode: "raw", ToolSupport: ptr(true), PromptIDs: rollout.PromptKVTransfer},
 		},
 		"names": {
 			engine: playing(scripted.Options{NamedIDs: true}),
@@ -112,7 +112,7 @@ func TestInspect(t *testing.T) {
 		},
 		"no tool calls": {
 			engine:  refuses(scripted.Options{}, `"tools"`, 400),
-			want:    rollout.EndpointReport{CaptureLevel: "tokens", LogprobsMode: "processed", ToolSupport: ptr(false)},
+			want:    rollout.EndpointReport{CaptureLevel: "tokens", LogprobsMode: "processed", ToolSupport: ptr(false), PromptIDs: rollout.PromptKVTransfer},
 			finding: "no_tools",
 		},
 		"text": {engine: func(t *testing.T) *engine {
@@ -191,7 +191,7 @@ func TestInspectByTheAPIOfTheAgent(t *testing.T) {
 			url := h.open(t, r)
 			_, err := h.client.Inspect(t.Context(), r.ID, gatewayapi.InspectTime)
 			require.NoError(t, err)
-			require.Len(t, e.requests(), 3, "before the agent's first call chat completions are probed")
+			require.Len(t, e.requests(), 5, "before the agent's first call chat completions are probed")
 			require.Equal(t, 200, sendTo(t.Context(), url+"/v1"+path, "", tc.body).status)
 			got, err := h.client.Inspect(t.Context(), r.ID, gatewayapi.InspectTime)
 			require.NoError(t, err)
@@ -201,7 +201,7 @@ func TestInspectByTheAPIOfTheAgent(t *testing.T) {
 
 			got.Findings = nil
 			require.Equal(t, tc.want, got, findings)
-			require.Len(t, e.requests(), 3+1+tc.calls)
+			require.Len(t, e.requests(), 5+1+tc.calls)
 		})
 	}
 }
@@ -259,14 +259,14 @@ func TestProbeIsNoCallOfTheRoute(t *testing.T) {
 		require.True(t, status.FirstCallAt.IsZero())
 	}
 
-	require.Len(t, e.requests(), 3)
+	require.Len(t, e.requests(), 5)
 	other := h.route(e.URL)
 	other.ID, other.SandboxID, other.Model.Purpose = "r3.1", "r3.1", rollout.PurposeEval
 	h.open(t, other)
 	report, err := h.client.Inspect(t.Context(), other.ID, gatewayapi.InspectTime)
 	require.NoError(t, err)
 	require.Zero(t, report)
-	require.Len(t, e.requests(), 3, "what is not trained on is not probed")
+	require.Len(t, e.requests(), 5, "what is not trained on is not probed")
 }
 
 // Turns with raw log probabilities are recorded but not trained on.

@@ -47,6 +47,8 @@ type Options struct {
 	Egress egress.Policy
 	// Bounds returns the limits of an upstream by name; nil: none.
 	Bounds func(upstream string) limits.Bounds
+	// Continuation returns how calls of an upstream, by name, continue a conversation; nil: ContinueAuto.
+	Continuation func(upstream string) Continuation
 	// Endpoints are the names, besides host:port, of upstreams that a trainer may query before their first
 	// call; none: any name.
 	Endpoints []string
@@ -111,6 +113,10 @@ func (o Options) withDefaults() Options {
 
 	if o.Bounds == nil {
 		o.Bounds = func(string) limits.Bounds { return limits.Bounds{} }
+	}
+
+	if o.Continuation == nil {
+		o.Continuation = func(string) Continuation { return ContinueAuto }
 	}
 
 	if o.Backoff <= 0 {

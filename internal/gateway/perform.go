@@ -109,7 +109,16 @@ func (r *route) complete(ctx context.Context, c *call) (res *upstream.Result) {
 		}
 	}()
 
-	res = r.upstream.Complete(ctx, &upstream.Spec{
+	res = r.continued(ctx, c)
+	r.replied.Store(int64(res.Size()))
+	r.addPrompt(ctx, c, res)
+
+	return res
+}
+
+// called makes the call upstream.
+func (r *route) called(ctx context.Context, c *call) *upstream.Result {
+	return r.upstream.Complete(ctx, &upstream.Spec{
 		Request:     c.ask,
 		Live:        c.live,
 		Engines:     r.engines,
@@ -126,10 +135,6 @@ func (r *route) complete(ctx context.Context, c *call) (res *upstream.Result) {
 		Away:        r.awayTime(),
 		Expected:    int(r.replied.Load()),
 	})
-	r.replied.Store(int64(res.Size()))
-	r.addPrompt(ctx, c, res)
-
-	return res
 }
 
 // record builds the record of the call.

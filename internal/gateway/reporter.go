@@ -39,7 +39,10 @@ type reporter struct {
 	cached   *prometheus.CounterVec
 	cost     *prometheus.CounterVec
 	inFlight *prometheus.GaugeVec
-	routes   prometheus.Gauge
+
+	// by "ids", or the word why not
+	continuation *prometheus.CounterVec
+	routes       prometheus.Gauge
 }
 
 func newReporter(reg prometheus.Registerer) *reporter {
@@ -49,6 +52,10 @@ func newReporter(reg prometheus.Registerer) *reporter {
 		calls: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "rolloutd_gateway_calls_total", Help: "Model calls of agents by outcome.",
 		}, []string{"endpoint", "outcome"}),
+		continuation: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "rolloutd_gateway_continued_calls_total",
+			Help: "Complete calls that continue a conversation, by ids or by messages for a reason (how).",
+		}, []string{"endpoint", "how"}),
 		tokens: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "rolloutd_gateway_tokens_total", Help: "Tokens of whole replies as the endpoint counts them.",
 		}, []string{"endpoint", "side"}),

@@ -12,6 +12,7 @@ import (
 	oteltrace "go.opentelemetry.io/otel/trace"
 	"golang.org/x/sync/semaphore"
 
+	"github.com/rolloutd/rolloutd/internal/continuation"
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect"
 	"github.com/rolloutd/rolloutd/internal/gateway/gatewayapi"
 	"github.com/rolloutd/rolloutd/internal/gateway/upstream"
@@ -85,6 +86,14 @@ type route struct {
 
 	// of a call with earlier turns
 	comparing sync.Mutex
+
+	// how calls that repeat a conversation are made, the conversations, and whether recorded ones were added
+	continuation Continuation
+	forest       continuation.Forest
+	regrown      sync.Once
+
+	// what a probe of the endpoint's chat completions found
+	probeReport func() rollout.EndpointReport
 
 	mu      sync.Mutex
 	journal Journal

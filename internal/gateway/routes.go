@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/gateway/dialect/reply"
 	"github.com/rolloutd/rolloutd/internal/gateway/gatewayapi"
 	"github.com/rolloutd/rolloutd/internal/gateway/upstream"
 	"github.com/rolloutd/rolloutd/internal/rollout"
@@ -129,7 +130,10 @@ func (s *Server) newRoute(j Journal) (*route, error) {
 		traceBytes:   s.options.TraceBytes,
 		lastMark:     time.Now().Round(0),
 		suspendAfter: suspendFactor * s.options.Mark,
+		continuation: s.options.Continuation(j.Route.Model.Upstream()),
 	}
+	r.probeReport = func() rollout.EndpointReport { return s.reports.Known(r.place(reply.Chat)) }
+
 	if r.Capture {
 		r.trace = s.traces.Log(j.Trace)
 		r.countRecorded()

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/rolloutd/rolloutd/internal/continuation"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect"
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect/reply"
@@ -99,32 +100,49 @@ func (l *length) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// promptOf returns the prompt of a chat call as vLLM's /tokenize makes it from the same messages, tools and
+// promptOf returns the prompt of a chat call as the endpoint's /tokenize makes it from the same messages, tools and
 // template options.
 func (r *route) promptOf(ctx context.Context, a *dialect.Request) ([]int32, error) {
+	render, err := r.renderOf(a)
+	if err != nil {
+		return nil, err
+	}
+
+	return render(ctx, nil)
+}
+
+// renderOf returns how the endpoint makes prompts from the tools and template options of a chat call, and from
+// messages; nil: those of the call.
+func (r *route) renderOf(a *dialect.Request) (continuation.Render, error) {
 	sent, err := rawjson.ParseObject(a.Body)
 	if err != nil {
 		return nil, err
 	}
 
-	request := map[string]any{"add_generation_prompt": true}
+	return func(ctx context.Context, messages []json.RawMessage) ([]int32, error) {
+		request := map[string]any{"add_generation_prompt": true}
 
-	for _, key := range []string{"model", "messages", "tools", "chat_template_kwargs"} {
-		if value, ok := sent.Get(key); ok {
-			request[key] = json.RawMessage(value)
+		for _, key := range []string{"model", "messages", "tools", "chat_template_kwargs"} {
+			if value, ok := sent.Get(key); ok {
+				request[key] = json.RawMessage(value)
+			}
 		}
-	}
 
-	var got tokenizeReply
-	if err := r.post(ctx, "/tokenize", request, &got); err != nil {
-		return nil, err
-	}
+		if messages != nil {
+			request["messages"] = messages
+		}
 
-	if len(got.Tokens) == 0 {
-		return nil, fault.New(fault.NotFound, "the reply has no tokens")
-	}
+		var got tokenizeReply
+		if err := r.post(ctx, "/tokenize", request, &got); err != nil {
+			return nil, err
+		}
 
-	return got.Tokens, nil
+		if len(got.Tokens) == 0 {
+			return nil, fault.New(fault.NotFound, "the reply has no tokens")
+		}
+
+		return got.Tokens, nil
+	}, nil
 }
 
 // promptTime bounds the wait for the ids of a prompt after its call was answered. An endpoint that takes longer hangs.

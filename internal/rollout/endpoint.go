@@ -15,6 +15,17 @@ const (
 	LogprobsRaw LogprobsMode = "raw"
 )
 
+// PromptMember is a member of a chat completion that takes the ids of its prompt, in place of the messages.
+type PromptMember string
+
+const (
+	// vLLM from 0.27: {"prompt_token_ids": […]}, as a prefill engine gives it to the engine that decodes
+	PromptKVTransfer PromptMember = "kv_transfer_params"
+
+	// SGLang
+	PromptInputIDs PromptMember = "input_ids"
+)
+
 // EndpointReport is what a probe found of a model endpoint. The zero value: nothing is known. It is stored
 // with results: fields are added, never renamed or removed.
 type EndpointReport struct {
@@ -24,6 +35,8 @@ type EndpointReport struct {
 	LogprobsMode LogprobsMode `json:"logprobs_mode,omitempty"`
 	// ToolSupport says whether the endpoint makes tool calls; nil: not known.
 	ToolSupport *bool `json:"tool_support,omitempty"`
+	// PromptIDs is the member by which chat completions take the ids of their prompt; "": none is known.
+	PromptIDs PromptMember `json:"prompt_ids,omitempty"`
 
 	// as in Turn
 	ParamFixes []string `json:"param_fixes,omitempty"`

@@ -271,7 +271,7 @@ type Turn struct {
 	ParamFixes []string `json:"param_fixes,omitempty"`
 	// Repaired says how the endpoint's reply differed from the API's form. Response is what the agent got instead.
 	Repaired string `json:"repaired,omitempty"`
-	// Fallback says why the agent continued by messages and not by token ids: a word, a colon, and a sentence.
+	// Fallback says why a conversation continued by messages and not by token ids: a word, a colon, and a sentence.
 	Fallback string `json:"fallback,omitempty"`
 	// NodeID names the turn among all turns of all rollouts: 12 hex digits of the call id's SHA-256.
 	NodeID string `json:"node_id,omitempty"`

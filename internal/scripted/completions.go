@@ -12,7 +12,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/clock"
 )
 
-// tokenize answers as vLLM does for a conversation.
+// tokenize answers as vLLM does for a conversation. With tools it is one of chat completions, and else one of
+// completions, which agents that write their tools into the text call.
 func (s *Server) tokenize(w http.ResponseWriter, r *http.Request) {
 	var in request
 	if err := json.NewDecoder(io.LimitReader(r.Body, maxRequest)).Decode(&in); err != nil || len(in.Messages) == 0 {
@@ -20,7 +21,7 @@ func (s *Server) tokenize(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
-	if s.namedIDs {
+	if s.namedIDs || len(in.Tools) > 0 {
 		ids := in.promptIDs()
 		writeJSON(w, http.StatusOK, map[string]any{"count": len(ids), "max_model_len": MaxLength, "tokens": ids})
 

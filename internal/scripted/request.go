@@ -19,6 +19,11 @@ type request struct {
 	ReturnTokenIDs bool     `json:"return_token_ids"`
 	Temperature    *float64 `json:"temperature"`
 
+	// vLLM's: the prompt, in place of what the template makes of the messages
+	KVTransfer struct {
+		Prompt []int32 `json:"prompt_token_ids"`
+	} `json:"kv_transfer_params"`
+
 	// the server returns ids as names of tokens
 	named bool
 }
@@ -106,9 +111,13 @@ func (r *request) system() string {
 	return ""
 }
 
-// promptIDs returns the prompt of the request: tools, then each message in the template, then the beginning
-// of the reply.
+// promptIDs returns the prompt of the request: the ids that it names, else tools, then each message in the template,
+// then the beginning of the reply.
 func (r *request) promptIDs() []int32 {
+	if len(r.KVTransfer.Prompt) > 0 {
+		return r.KVTransfer.Prompt
+	}
+
 	ids := appendIDs(nil, string(r.Tools))
 	for i := range r.Messages {
 		m := &r.Messages[i]

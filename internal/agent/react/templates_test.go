@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -107,8 +108,9 @@ func hidingTemplate(messages []chatMessage) []string {
 type engine struct {
 	agent.Model
 
-	template template
-	replies  [][]string
+	tokenizing sync.Mutex
+	template   template
+	replies    [][]string
 	// tokens that end a reply
 	ends []string
 
@@ -142,6 +144,9 @@ func (e *engine) ids(tokens []string) []int32 {
 }
 
 func (e *engine) Tokenize(_ context.Context, messages []json.RawMessage) (gatewayapi.Tokens, error) {
+	e.tokenizing.Lock()
+	defer e.tokenizing.Unlock()
+
 	list := make([]chatMessage, len(messages))
 	for n, raw := range messages {
 		if err := json.Unmarshal(raw, &list[n]); err != nil {

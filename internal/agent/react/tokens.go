@@ -99,7 +99,7 @@ func (c *byTokens) prompt(ctx context.Context, add []message) ([]int32, error) {
 		return all.IDs, err
 	}
 
-	link, err := c.splice.Continue(ctx, c.render, c.end, raw)
+	link, err := c.splice.Continue(ctx, c.render, c.end, nil, raw)
 	if err != nil {
 		return nil, err
 	}

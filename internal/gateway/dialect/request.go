@@ -57,6 +57,9 @@ type Request struct {
 	// a completion sent to SGLang's /generate
 	ByGenerate bool
 
+	// of a chat completion: the ids that are sent beside the messages and are its prompt; nil: the messages are
+	Prompt PromptIDs
+
 	// changes for what the endpoint does not accept
 	Fixes []string
 

@@ -33,7 +33,7 @@ const (
 	alternatives = 5
 )
 
-// Run makes the probe's calls, all in parallel. It never fails: a finding says what could not be determined
+// Run makes the probe's calls, in parallel except for those with a prompt of ids. It never fails: a finding says what could not be determined
 // and why. It skips the second temperature for an API without log probabilities, and the tool call for an
 // API without tools.
 func Run(ctx context.Context, e Endpoint) rollout.EndpointReport {
@@ -59,6 +59,10 @@ func Run(ctx context.Context, e Endpoint) rollout.EndpointReport {
 
 	if r.CaptureLevel == rollout.CaptureTokens || r.CaptureLevel == rollout.CaptureLogprobs {
 		e.mode(&r, one, two)
+	}
+
+	if r.CaptureLevel == rollout.CaptureTokens && e.Dialect.API == reply.Chat {
+		e.promptIDs(ctx, &r)
 	}
 
 	if tool.Result != nil {
@@ -101,13 +105,7 @@ func (a *answer) fixes() []string {
 
 // ask makes one call as a rollout would, with the policy's sampling at that temperature.
 func (e Endpoint) ask(ctx context.Context, temperature float64, tokens int, request map[string]any) *answer {
-	m := e.Model
-	m.Sampling = (&rollout.Sampling{Temperature: &temperature, MaxTokens: &tokens}).ForTraining()
-	m.TopLogprobs, m.MaxTokensCap = alternatives, 0
-	// strings and numbers always encode
-	body, _ := json.Marshal(request)
-
-	r, err := dialect.Read(e.Dialect, http.Header{}, body, m, true)
+	r, err := e.read(temperature, tokens, request)
 	if err != nil {
 		return &answer{Result: &upstream.Result{Problem: &upstream.Problem{
 			Class: upstream.Rejected,
@@ -116,4 +114,44 @@ func (e Endpoint) ask(ctx context.Context, temperature float64, tokens int, requ
 	}
 
 	return &answer{r, e.Ask(ctx, r)}
+}
+
+// read makes a request what a rollout sends.
+func (e Endpoint) read(temperature float64, tokens int, request map[string]any) (*dialect.Request, error) {
+	m := e.Model
+	m.Sampling = (&rollout.Sampling{Temperature: &temperature, MaxTokens: &tokens}).ForTraining()
+	m.TopLogprobs, m.MaxTokensCap = alternatives, 0
+	// strings and numbers always encode
+	body, _ := json.Marshal(request)
+
+	return dialect.Read(e.Dialect, http.Header{}, body, m, true)
+}
+
+// promptIDs finds whether chat completions take the ids of their prompt: those of one question are sent with the
+// messages of another, and the endpoint names the ids of the prompt that it used.
+func (e Endpoint) promptIDs(ctx context.Context, r *rollout.EndpointReport) {
+	other, err := e.read(1, sampleTokens, e.say("Endpoint probe: name a fruit."))
+	if err != nil {
+		return
+	}
+
+	ids, err := e.Prompt(ctx, other)
+	if err != nil {
+		return
+	}
+
+	for _, by := range []rollout.PromptMember{rollout.PromptKVTransfer, rollout.PromptInputIDs} {
+		// as in ask, where it was read before
+		request, _ := e.read(1, sampleTokens, e.say("Endpoint probe: name a color."))
+		request.Prompt = dialect.PromptIDs{IDs: ids, By: by}
+
+		res := e.Ask(ctx, request)
+		takes := res.Problem == nil && slices.Equal(res.Reply.PromptTokenIDs, ids)
+		res.Held.Release()
+
+		if takes {
+			r.PromptIDs = by
+			return
+		}
+	}
 }

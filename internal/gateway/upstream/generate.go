@@ -44,7 +44,8 @@ func takesGenerate(a *dialect.Request) bool {
 // wire returns the target and body of the request for a call.
 func (t *target) wire(a *dialect.Request) (*target, []byte, error) {
 	if !a.ByGenerate {
-		return t, a.Body, nil
+		body, err := a.Wire()
+		return t, body, err
 	}
 
 	body, err := generateRequest(a.Body)

@@ -1,0 +1,379 @@
+package continuation
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+)
+
+const (
+	// maxIDs bounds the ids of a forest. One with more is forgotten, and its conversations begin anew.
+	maxIDs = 2 << 20
+	// auditEvery is the number of turns of a conversation after which its prompt is audited again. Before, turns are
+	// audited whose number is a power of two.
+	auditEvery = 16
+	// maxRead and maxTemplates bound what is kept only to be faster.
+	maxRead, maxTemplates = 1 << 13, 1 << 6
+)
+
+// Forest has the conversations of a rollout: of its agent, its subagents, and each branch of them. Nodes are added and
+// never changed. It is safe for concurrent use; the zero value is empty.
+type Forest struct {
+	mu    sync.Mutex
+	roots []*node
+	ids   int
+
+	// messages that were read, by their bytes: each request repeats those before
+	read map[Digest]message
+
+	// by the digest of what else makes a prompt
+	templates map[Digest]*template
+
+	// why no prompt continues by ids any more; "": they may
+	off string
+}
+
+// Digest stands for all of a request that makes its prompt, except for the messages.
+type Digest = [sha256.Size]byte
+
+// template is what is known of prompts with one digest.
+type template struct {
+	splicer Splicer
+
+	// audited: by the roles of what follows a reply
+	audited map[string]bool
+
+	// why its conversations do not continue; "": they may
+	off string
+}
+
+// node is a call: its prompt and its reply.
+type node struct {
+	parent *node
+	digest Digest
+
+	// messages after the reply of the parent
+	sent []message
+
+	// of the prompt: after the parent's reply, or all of it
+	more    []int32
+	loose   int
+	sampled []int32
+
+	reply message
+	end   End
+
+	// why the reply is not continued; "": it may be
+	unfit string
+
+	depth    int
+	children []*node
+}
+
+// prompt returns the ids of the node's prompt.
+func (n *node) prompt() []int32 {
+	if n.parent == nil {
+		return slices.Clone(n.more)
+	}
+
+	return slices.Concat(n.parent.prompt(), n.parent.sampled, n.more)
+}
+
+// chain returns the conversation up to the node's prompt.
+func (n *node) chain() Chain {
+	if n.parent == nil {
+		return Chain{Opening: n.more}
+	}
+
+	return n.parent.chain().With(Link{End: n.parent.end, More: n.more, Loose: n.loose})
+}
+
+// Plan is how to make a call.
+type Plan struct {
+	// Prompt has the ids to send; nil: the messages.
+	Prompt []int32
+	// Fallback is why the messages are sent although the conversation goes on; "": it begins.
+	Fallback string
+
+	digest   Digest
+	messages []message
+	loose    int
+}
+
+// Plan finds the conversation that a request continues, and its prompt.
+func (f *Forest) Plan(ctx context.Context, render Render, digest Digest, messages []json.RawMessage) Plan {
+	p := Plan{digest: digest}
+
+	f.mu.Lock()
+	p.messages = f.readAll(messages)
+	at := f.find(digest, p.messages)
+	t := f.template(digest)
+	splicer, off := t.splicer, cmp.Or(f.off, t.off)
+	f.mu.Unlock()
+
+	rest := p.messages[at.used:]
+
+	switch {
+	case at.node == nil && !slices.ContainsFunc(p.messages, func(m message) bool { return m.role == "assistant" }):
+	case off != "":
+		p.Fallback = off
+	case at.node == nil:
+		p.Fallback = NoMatch
+	case at.again:
+		p.Prompt, p.loose = at.prompt(), at.loose
+	case slices.ContainsFunc(rest, func(m message) bool { return m.role == "assistant" }):
+		p.Fallback = NoMatch
+	case at.unfit != "":
+		p.Fallback = at.unfit
+	case slices.ContainsFunc(p.messages, func(m message) bool { return m.media }):
+		p.Fallback = Media
+	case len(rest) == 0 || slices.ContainsFunc(rest, func(m message) bool { return m.role != "user" && m.role != "tool" }):
+		p.Fallback = Role
+	default:
+		err := f.continueAt(ctx, render, &p, at, &splicer, messages)
+		if err != nil {
+			p.Prompt, p.Fallback = nil, ReasonOf(err)
+		}
+	}
+
+	return p
+}
+
+// Recorded is the plan of a call that was made.
+func (f *Forest) Recorded(digest Digest, messages []json.RawMessage) Plan {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+
+	return Plan{digest: digest, messages: f.readAll(messages)}
+}
+
+// continueAt makes the prompt that continues a node.
+func (f *Forest) continueAt(
+	ctx context.Context, render Render, p *Plan, at place, splicer *Splicer, messages []json.RawMessage,
+) error {
+	link, err := splicer.Continue(ctx, render, at.end, at.reply.calls, messages[at.used:])
+	if err != nil {
+		return err
+	}
+
+	shape := shapeOf(at.node, p.messages[at.used:])
+
+	f.mu.Lock()
+	f.template(p.digest).splicer = *splicer
+	turn := at.depth + 1
+	due := !f.template(p.digest).audited[shape] || turn%auditEvery == 0 || turn < auditEvery && turn&(turn-1) == 0
+	f.mu.Unlock()
+
+	if due {
+		err := audit(ctx, render, at.chain().With(link), messages)
+
+		f.mu.Lock()
+		defer f.mu.Unlock()
+
+		switch {
+		case err == nil:
+			f.template(p.digest).audited[shape] = true
+		case ReasonOf(err) == UnlikeTemplate:
+			f.template(p.digest).off = UnlikeTemplate
+			return err
+		default:
+			return err
+		}
+	}
+
+	p.Prompt, p.loose = slices.Concat(at.prompt(), at.sampled, link.More), link.Loose
+
+	return nil
+}
+
+func audit(ctx context.Context, render Render, c Chain, messages []json.RawMessage) error {
+	rendered, err := render(ctx, messages)
+	if fault.Is(err, fault.Exhausted) {
+		// the template's prompt is too long for the model; the call decides
+		return nil
+	}
+
+	if err != nil {
+		return err
+	}
+
+	return c.Audit(rendered)
+}
+
+// shapeOf describes what follows a reply, as far as templates treat it differently.
+func shapeOf(at *node, rest []message) string {
+	var shape strings.Builder
+	if len(at.reply.calls) > 0 {
+		shape.WriteString("calls ")
+	}
+
+	last := ""
+	for _, m := range rest {
+		if m.role != last {
+			shape.WriteString(m.role + " ")
+		}
+
+		last = m.role
+	}
+
+	return shape.String()
+}
+
+// template returns what is known of a digest. f.mu is held.
+func (f *Forest) template(d Digest) *template {
+	t := f.templates[d]
+	if t != nil {
+		return t
+	}
+
+	if f.templates == nil || len(f.templates) >= maxTemplates {
+		f.templates = map[Digest]*template{}
+	}
+
+	t = &template{audited: map[string]bool{}}
+	f.templates[d] = t
+
+	return t
+}
+
+// place is a node whose messages a request repeats.
+type place struct {
+	*node
+
+	// the request's messages up to here: to the end of the node's prompt if the request is the node's own (again), else
+	// to the end of its reply
+	used  int
+	again bool
+}
+
+// find returns the place deepest in the request, of equal ones the latest; without a node: none. f.mu is held.
+func (f *Forest) find(d Digest, messages []message) (best place) {
+	type level struct {
+		nodes []*node
+		used  int
+	}
+
+	for open := []level{{f.roots, 0}}; len(open) > 0; {
+		at := open[len(open)-1]
+		open = open[:len(open)-1]
+
+		for _, n := range at.nodes {
+			used := at.used + len(n.sent)
+			if n.digest != d || used > len(messages) || !slices.EqualFunc(n.sent, messages[at.used:used], same) {
+				continue
+			}
+
+			again := used == len(messages)
+			if !again {
+				if !messages[used].repeats(&n.reply) {
+					continue
+				}
+
+				used++
+				open = append(open, level{n.children, used})
+			}
+
+			if used >= best.used {
+				best = place{n, used, again}
+			}
+		}
+	}
+
+	return best
+}
+
+func same(a, b message) bool {
+	return a.role == b.role && a.said == b.said && a.reasoning == b.reasoning
+}
+
+// Reply is what was sampled.
+type Reply struct {
+	// Message is the reply as the agent gets it.
+	Message json.RawMessage
+	Prompt  []int32
+	Sampled []int32
+	End     End
+	// Unfit is why the reply is not continued by ids; "": it may be.
+	Unfit string
+}
+
+// Add adds the call of a plan. The prompt is the one that the endpoint used; it decides which node the call follows.
+func (f *Forest) Add(p Plan, r Reply) {
+	reply, err := readMessage(r.Message)
+	if err != nil || p.messages == nil || len(r.Prompt) == 0 || len(r.Sampled) == 0 {
+		return
+	}
+
+	n := &node{
+		digest: p.digest, sent: p.messages, more: slices.Clone(r.Prompt), loose: p.loose, sampled: slices.Clone(r.Sampled),
+		reply: reply, end: r.End, unfit: r.Unfit,
+	}
+
+	f.mu.Lock()
+	defer f.mu.Unlock()
+
+	if f.ids += len(r.Prompt) + len(r.Sampled); f.ids > maxIDs {
+		f.roots, f.ids = nil, len(r.Prompt)+len(r.Sampled)
+	}
+
+	at := f.find(p.digest, p.messages)
+	if at.again {
+		at = place{node: at.parent, used: at.used - len(at.sent)}
+	}
+
+	if at.node != nil {
+		begin := slices.Concat(at.prompt(), at.sampled)
+		if len(r.Prompt) > len(begin) && slices.Equal(r.Prompt[:len(begin)], begin) {
+			f.ids -= len(begin)
+			n.parent, n.depth = at.node, at.depth+1
+			n.sent, n.more = slices.Clone(p.messages[at.used:]), slices.Clone(r.Prompt[len(begin):])
+			at.children = append(at.children, n)
+
+			return
+		}
+	}
+
+	f.roots = append(f.roots, n)
+}
+
+// readAll reads the messages of a request; nil: they are not messages, and the endpoint decides about them. f.mu is
+// held.
+func (f *Forest) readAll(messages []json.RawMessage) []message {
+	all := make([]message, 0, len(messages))
+
+	for _, raw := range messages {
+		sum := sha256.Sum256(raw)
+
+		m, ok := f.read[sum]
+		if !ok {
+			var err error
+			if m, err = readMessage(raw); err != nil {
+				return nil
+			}
+
+			if f.read == nil || len(f.read) >= maxRead {
+				f.read = map[Digest]message{}
+			}
+
+			f.read[sum] = m
+		}
+
+		all = append(all, m)
+	}
+
+	return all
+}
+
+// Stop makes all further calls by messages, for a reason.
+func (f *Forest) Stop(reason string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+
+	f.off = reason
+}

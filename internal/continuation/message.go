@@ -1,0 +1,122 @@
+package continuation
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"encoding/json"
+	"strings"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+)
+
+// message is a message of a chat completion as far as conversations are compared. Agents send replies back in their
+// own spelling: what a reply says must be equal, and not how its JSON is written.
+type message struct {
+	role      string
+	said      [sha256.Size]byte
+	reasoning string
+	calls     []Call
+
+	// it has more than text
+	media bool
+}
+
+// wireMessage has the members of a message that are compared.
+type wireMessage struct {
+	Role             string          `json:"role"`
+	Content          json.RawMessage `json:"content"`
+	Reasoning        string          `json:"reasoning"`
+	ReasoningContent string          `json:"reasoning_content"`
+	ToolCallID       string          `json:"tool_call_id"`
+	ToolCalls        []struct {
+		ID       string `json:"id"`
+		Function struct {
+			Name      string `json:"name"`
+			Arguments string `json:"arguments"`
+		} `json:"function"`
+	} `json:"tool_calls"`
+}
+
+// readMessage reads a message of a request or of a reply.
+func readMessage(raw json.RawMessage) (message, error) {
+	var in wireMessage
+	if err := json.Unmarshal(raw, &in); err != nil {
+		return message{}, fault.Wrap(fault.Invalid, err, "message of a conversation")
+	}
+
+	text, media, err := textOf(in.Content)
+	if err != nil {
+		return message{}, err
+	}
+
+	m := message{role: in.Role, media: media, reasoning: cmp.Or(in.ReasoningContent, in.Reasoning)}
+
+	if m.role == "assistant" {
+		// agents trim replies
+		text, m.reasoning = strings.TrimSpace(text), strings.TrimSpace(m.reasoning)
+	}
+
+	said := []string{in.Role, text, in.ToolCallID}
+
+	for _, c := range in.ToolCalls {
+		m.calls = append(m.calls, Call{c.ID, c.Function.Name})
+		said = append(said, c.ID, c.Function.Name, canonical(c.Function.Arguments))
+	}
+	// strings always encode
+	all, _ := json.Marshal(said)
+	m.said = sha256.Sum256(all)
+
+	return m, nil
+}
+
+// textOf returns the text of a content: a string, null, or a list of parts. media: there are other parts.
+func textOf(content json.RawMessage) (text string, media bool, err error) {
+	content = bytes.TrimSpace(content)
+
+	switch {
+	case len(content) == 0 || string(content) == "null":
+		return "", false, nil
+	case content[0] == '"':
+		err = json.Unmarshal(content, &text)
+		return text, false, fault.Wrap(fault.Invalid, err, "content of a message")
+	}
+
+	var parts []struct {
+		Type string `json:"type"`
+		Text string `json:"text"`
+	}
+	if err := json.Unmarshal(content, &parts); err != nil {
+		return "", false, fault.Wrap(fault.Invalid, err, "content of a message")
+	}
+
+	for _, p := range parts {
+		text += p.Text
+		media = media || p.Type != "text"
+	}
+
+	return text, media, nil
+}
+
+// canonical returns the arguments of a call in one spelling. Numbers keep theirs; what is not JSON stays as it is.
+func canonical(arguments string) string {
+	d := json.NewDecoder(strings.NewReader(arguments))
+	d.UseNumber()
+
+	var value any
+	if d.Decode(&value) != nil || d.More() {
+		return arguments
+	}
+
+	out, err := json.Marshal(value)
+	if err != nil {
+		return arguments
+	}
+
+	return string(out)
+}
+
+// repeats reports whether a message of a request is a reply. An agent may leave out the thought, and may not change it.
+func (m *message) repeats(reply *message) bool {
+	return m.role == reply.role && m.said == reply.said && (m.reasoning == "" || m.reasoning == reply.reasoning)
+}

@@ -1,0 +1,244 @@
+package gateway
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"slices"
+
+	"github.com/rolloutd/rolloutd/internal/continuation"
+	"github.com/rolloutd/rolloutd/internal/gateway/dialect"
+	"github.com/rolloutd/rolloutd/internal/gateway/dialect/render"
+	"github.com/rolloutd/rolloutd/internal/gateway/dialect/reply"
+	"github.com/rolloutd/rolloutd/internal/gateway/upstream"
+	"github.com/rolloutd/rolloutd/internal/rawjson"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/trace"
+)
+
+// Continuation says how the calls of an agent that repeat its conversation are made.
+type Continuation string
+
+const (
+	// ContinueAuto: by token ids where a probe saw that the endpoint takes them, and else by messages.
+	ContinueAuto Continuation = "auto"
+	// ContinueMessages: by messages.
+	ContinueMessages Continuation = "messages"
+	// ContinueRequired: by token ids. A call that cannot continue by ids ends the rollout.
+	ContinueRequired Continuation = "required"
+)
+
+// continued makes the call: by the ids of the conversation that it continues, if there are any.
+func (r *route) continued(ctx context.Context, c *call) *upstream.Result {
+	if !r.continuable(c.ask) {
+		return r.called(ctx, c)
+	}
+
+	plan := r.plan(ctx, c)
+	if plan.Fallback != "" && r.continuation == ContinueRequired {
+		return &upstream.Result{Problem: refusal(plan.Fallback)}
+	}
+
+	c.ask.Fallback = plan.Fallback
+	res := r.called(ctx, c)
+
+	if r.refusesIDs(c.ask, res) && ctx.Err() == nil {
+		// the messages may be shorter, or another engine may be at the address
+		res.Held.Release()
+
+		c.ask.Prompt, c.ask.Fallback = dialect.PromptIDs{}, continuation.IDsRefused+res.Problem.Text
+		res = r.called(ctx, c)
+	}
+
+	if res.Problem == nil {
+		r.noteReply(c, plan, res)
+	}
+
+	return res
+}
+
+// refusal ends a rollout whose calls must continue by ids.
+func refusal(reason string) *upstream.Problem {
+	return &upstream.Problem{
+		Class: upstream.Refused,
+		Text:  "continuation " + string(ContinueRequired) + ": " + reason,
+	}
+}
+
+// continuable reports whether a call may continue a conversation by ids: of the agent or a subagent, and its endpoint
+// names ids on this API. A call from the host that gives a reason continues by messages.
+func (r *route) continuable(a *dialect.Request) bool {
+	if r.continuation == ContinueMessages || r.trace == nil || a.API != reply.Chat || !a.NeedsIDs || !isTurn(a.Kind) ||
+		a.Fallback != "" {
+		return false
+	}
+
+	known := r.probeReport()
+
+	return known.CaptureLevel == "" || known.PromptIDs != "" || r.continuation == ContinueRequired
+}
+
+// refusesIDs reports whether the endpoint refused a call that has its prompt as ids.
+func (r *route) refusesIDs(a *dialect.Request, res *upstream.Result) bool {
+	p := res.Problem
+
+	return a.Prompt.IDs != nil && r.continuation != ContinueRequired && p != nil &&
+		(p.Class == upstream.Rejected || p.Class == upstream.Refused)
+}
+
+// plan finds the ids of the call's prompt. Without a plan the messages are sent.
+func (r *route) plan(ctx context.Context, c *call) continuation.Plan {
+	r.regrown.Do(r.regrow)
+
+	render, err := r.renderOf(c.ask)
+	if err != nil {
+		return continuation.Plan{}
+	}
+
+	digest, messages := promptParts(c.ask.Body)
+
+	by := r.probeReport().PromptIDs
+	if by == "" && r.continuation != ContinueRequired {
+		// a probe may yet find it
+		return r.forest.Recorded(digest, messages)
+	}
+
+	// a paused endpoint tokenises nothing
+	if c.progress.Resumed(ctx, r.admission) != nil {
+		return r.forest.Recorded(digest, messages)
+	}
+
+	ctx, cancel := context.WithTimeout(ctx, promptTime)
+	defer cancel()
+
+	plan := r.forest.Plan(ctx, render, digest, messages)
+	if plan.Prompt != nil {
+		c.ask.Prompt = dialect.PromptIDs{IDs: plan.Prompt, By: cmp.Or(by, rollout.PromptKVTransfer)}
+	}
+
+	return plan
+}
+
+// noteReply adds the call to the conversations, and compares the prompt that the endpoint used with the one sent.
+func (r *route) noteReply(c *call, plan continuation.Plan, res *upstream.Result) {
+	if sent := c.ask.Prompt.IDs; sent != nil && !slices.Equal(sent, res.Reply.PromptTokenIDs) {
+		r.forest.Stop(continuation.IDsIgnored)
+		c.ask.Fallback = continuation.IDsIgnored
+
+		if r.continuation == ContinueRequired {
+			res.Problem = refusal(continuation.IDsIgnored)
+			return
+		}
+	}
+
+	switch {
+	case c.ask.Fallback != "":
+		r.report.continuation.WithLabelValues(r.Model.Label(), continuation.WordOf(c.ask.Fallback)).Inc()
+	case c.ask.Prompt.IDs != nil:
+		r.report.continuation.WithLabelValues(r.Model.Label(), "ids").Inc()
+	}
+
+	if said, ok := replyOf(c.ask.Body, res.Raw, res.Reply.PromptTokenIDs, res.Reply.TokenIDs); ok {
+		r.forest.Add(plan, said)
+	}
+}
+
+// regrow adds the recorded calls to the conversations, after a restart.
+func (r *route) regrow() {
+	for _, e := range r.trace.Entries() {
+		if !e.Whole || !isTurn(e.Kind) {
+			continue
+		}
+
+		rec, err := r.trace.Read(e)
+		if err != nil {
+			r.log.Error("turn not continued", "turn", e.Turn, "error", err)
+			continue
+		}
+
+		if rec.API == string(reply.Chat) {
+			r.regrowOne(rec)
+		}
+	}
+}
+
+func (r *route) regrowOne(rec *trace.Record) {
+	if said, ok := replyOf(rec.Request, rec.Reply, rec.PromptTokenIDs, rec.TokenIDs); ok {
+		digest, messages := promptParts(rec.Request)
+		r.forest.Add(r.forest.Recorded(digest, messages), said)
+	}
+}
+
+// promptMembers are the members of a chat completion that make its prompt, beside the messages.
+func promptMembers() []string {
+	return []string{
+		"model", "tools", "tool_choice", "functions", "chat_template_kwargs", "reasoning_effort", "documents",
+		"response_format",
+	}
+}
+
+// promptParts returns the messages of a chat completion, and a digest of all else that makes its prompt.
+func promptParts(body []byte) (continuation.Digest, []json.RawMessage) {
+	sum := sha256.New()
+
+	for _, key := range promptMembers() {
+		// never fails
+		_, _ = sum.Write(rawjson.MemberOf(body, key))
+		_, _ = sum.Write([]byte{0})
+	}
+
+	var messages []json.RawMessage
+
+	list := rawjson.Cursor{Src: rawjson.MemberOf(body, "messages")}
+	for range list.Elements {
+		messages = append(messages, list.Skip())
+	}
+
+	return continuation.Digest(sum.Sum(nil)), messages
+}
+
+// replyOf reads the reply to a chat completion; false: it cannot be continued, since it is not one or has no ids.
+func replyOf(request, raw []byte, prompt, sampled []int32) (continuation.Reply, bool) {
+	whole, err := render.View{API: reply.Chat}.Assemble(raw)
+	if err != nil || len(prompt) == 0 || len(sampled) == 0 {
+		return continuation.Reply{}, false
+	}
+
+	var in struct {
+		Choices []struct {
+			Message json.RawMessage `json:"message"`
+			Finish  string          `json:"finish_reason"`
+			Stop    json.RawMessage `json:"stop_reason"`
+		} `json:"choices"`
+	}
+	if json.Unmarshal(whole.JSON(), &in) != nil || len(in.Choices) == 0 {
+		return continuation.Reply{}, false
+	}
+
+	one, last := in.Choices[0], sampled[len(sampled)-1]
+	out := continuation.Reply{
+		Message: one.Message,
+		Prompt:  prompt,
+		Sampled: sampled,
+		End:     continuation.End{Last: last, Stopped: true},
+	}
+
+	var token int32
+
+	switch stop := string(one.Stop); {
+	case one.Finish != "stop" && one.Finish != "tool_calls":
+		out.Unfit = continuation.Truncated
+	case !absent(rawjson.MemberOf(request, "stop")):
+		out.Unfit = continuation.StopText
+	case !absent(one.Stop) && (json.Unmarshal([]byte(stop), &token) != nil || token != last):
+		out.Unfit = continuation.StopText
+	}
+
+	return out, true
+}
+
+// absent reports whether a member has no value.
+func absent(raw []byte) bool {
+	return len(raw) == 0 || string(raw) == "null" || string(raw) == "[]"
+}

@@ -1,0 +1,38 @@
+package dialect
+
+import (
+	"github.com/rolloutd/rolloutd/internal/gateway/dialect/reply"
+	"github.com/rolloutd/rolloutd/internal/rawjson"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// PromptIDs is a prompt that a chat completion sends as ids. Tools, parsers and stop texts stay those of the messages.
+type PromptIDs struct {
+	// IDs: nil: none are sent.
+	IDs []int32
+	// By is the member of the request that takes them.
+	By rollout.PromptMember
+}
+
+// Wire returns the body of the call on the wire: with the ids of its prompt, if it has them.
+func (a *Request) Wire() ([]byte, error) {
+	if a.Prompt.IDs == nil || a.API != reply.Chat {
+		return a.Body, nil
+	}
+
+	o, err := rawjson.ParseObject(a.Body)
+	if err != nil {
+		return nil, err
+	}
+
+	ids := rawjson.AppendIDs(nil, a.Prompt.IDs, false)
+
+	switch a.Prompt.By {
+	case rollout.PromptInputIDs:
+		o.Set(string(a.Prompt.By), ids)
+	case rollout.PromptKVTransfer:
+		o.Set(string(a.Prompt.By), append(append([]byte(`{"prompt_token_ids":`), ids...), '}'))
+	}
+
+	return o.Bytes(), nil
+}
