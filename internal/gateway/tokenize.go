@@ -295,14 +295,19 @@ func (r *route) context(ctx context.Context) int {
 	return 0
 }
 
-// post sends a request that is not a model call and decodes its reply.
+// post sends a request that is not a model call and decodes its reply. Messages and tools in it are written as a model
+// call writes them.
 func (r *route) post(ctx context.Context, path string, request, into any) error {
-	body, err := json.Marshal(request)
-	if err != nil {
+	var body bytes.Buffer
+
+	enc := json.NewEncoder(&body)
+	enc.SetEscapeHTML(false)
+
+	if err := enc.Encode(request); err != nil {
 		return fault.Wrap(fault.Internal, err, "request %s", path)
 	}
 
-	return r.ask(ctx, path, body, into)
+	return r.ask(ctx, path, body.Bytes(), into)
 }
 
 // ask is post with an encoded body; nil: a GET.
