@@ -16,17 +16,30 @@ import (
 	"github.com/rolloutd/rolloutd/envserver"
 )
 
-// contract has the parts of a server's OpenAPI document against which answers are checked.
+// contract checks the answers of a server against its OpenAPI document.
 type contract struct {
+	srv *envserver.Server
+
+	mu   sync.Mutex
+	seen []exchange
+}
+
+// document has the parts of an OpenAPI document against which answers are checked.
+type document struct {
 	Paths      map[string]map[string]described
 	Components struct {
 		Schemas map[string]json.RawMessage
 	}
 
 	mu       sync.Mutex
-	seen     []exchange
 	resolved map[string]*jsonschema.Resolved
 }
+
+// documents are those that were read, by the outlines of their servers: reading one takes longer than most tests.
+var documents = struct {
+	sync.Mutex
+	of map[string]*document
+}{of: map[string]*document{}}
 
 // exchange is a received answer.
 type exchange struct {
@@ -45,21 +58,43 @@ type described struct {
 
 type content struct{ Schema json.RawMessage }
 
-// newContract reads the document. It checks all recorded answers at the end of the test, so that the checks
-// do not delay the test.
+// newContract checks all recorded answers at the end of the test, so that the checks do not delay the test.
 func newContract(t *testing.T, srv *envserver.Server) *contract {
 	t.Helper()
-	// The validator finds definitions under $defs only.
-	text := bytes.ReplaceAll(srv.Described(), []byte("#/components/schemas/"), []byte("#/$defs/"))
-	c := &contract{resolved: map[string]*jsonschema.Resolved{}}
-	require.NoError(t, json.Unmarshal(text, c))
+
+	c := &contract{srv: srv}
+
 	t.Cleanup(func() {
 		for _, x := range c.seen {
-			c.check(t, x)
+			c.document(t).check(t, x)
 		}
 	})
 
 	return c
+}
+
+// document reads the document of the server, or returns that of one like it.
+func (c *contract) document(t *testing.T) *document {
+	t.Helper()
+	documents.Lock()
+	defer documents.Unlock()
+
+	outline := c.srv.Outline()
+	if d := documents.of[outline]; d != nil {
+		return d
+	}
+
+	text, err := c.srv.Described()
+	require.NoError(t, err)
+
+	// The validator finds definitions under $defs only.
+	text = bytes.ReplaceAll(text, []byte("#/components/schemas/"), []byte("#/$defs/"))
+	d := &document{resolved: map[string]*jsonschema.Resolved{}}
+	require.NoError(t, json.Unmarshal(text, d))
+
+	documents.of[outline] = d
+
+	return d
 }
 
 // note records an answer of a route.
@@ -84,7 +119,7 @@ func (c *contract) note(req *http.Request, resp *http.Response, body []byte) {
 var parameter = regexp.MustCompile(`\\\{[a-z]+\\\}`)
 
 // find returns the operation of a request.
-func (c *contract) find(method, path string) (described, bool) {
+func (c *document) find(method, path string) (described, bool) {
 	for template, operations := range c.Paths {
 		pattern := "^" + parameter.ReplaceAllString(regexp.QuoteMeta(template), "[^/]+") + "$"
 		if op, ok := operations[strings.ToLower(method)]; ok && regexp.MustCompile(pattern).MatchString(path) {
@@ -96,8 +131,10 @@ func (c *contract) find(method, path string) (described, bool) {
 }
 
 // accepts validates a JSON text against a schema of the document.
-func (c *contract) accepts(t *testing.T, schema json.RawMessage, text string) error {
+func (c *document) accepts(t *testing.T, schema json.RawMessage, text string) error {
 	t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 
 	resolved := c.resolved[string(schema)]
 	if resolved == nil {
@@ -119,7 +156,7 @@ func (c *contract) accepts(t *testing.T, schema json.RawMessage, text string) er
 }
 
 // check checks an answer against the document: its status, its media type and its body.
-func (c *contract) check(t *testing.T, x exchange) {
+func (c *document) check(t *testing.T, x exchange) {
 	t.Helper()
 
 	op, ok := c.find(x.method, x.path)

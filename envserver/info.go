@@ -36,7 +36,13 @@ func (s *Server) readme() *string {
 }
 
 func (s *Server) openAPI(w http.ResponseWriter, _ *http.Request) {
-	httpio.WriteBytes(w, http.StatusOK, s.described)
+	text, err := s.described()
+	if err != nil {
+		httpio.WriteDetail(w, http.StatusInternalServerError, "Internal Server Error")
+		return
+	}
+
+	httpio.WriteBytes(w, http.StatusOK, text)
 }
 
 func (s *Server) document() api.Document {

@@ -50,7 +50,7 @@ func TestEveryRouteIsInTheDocument(t *testing.T) {
 
 			ids := map[string]bool{}
 
-			for path, operations := range r.says.Paths {
+			for path, operations := range r.says.document(t).Paths {
 				for method, op := range operations {
 					described = append(described, strings.ToUpper(method)+" "+path)
 
@@ -73,7 +73,7 @@ func TestComponentsOfTheReference(t *testing.T) {
 		"ResetRequest", "ResetResponse", "StepRequest", "StepResponse", "State", "EnvironmentMetadata",
 		"HealthResponse", "HealthStatus", "SchemaResponse", "HTTPValidationError", "ValidationError",
 	} {
-		require.Contains(t, r.says.Components.Schemas, name)
+		require.Contains(t, r.says.document(t).Components.Schemas, name)
 	}
 }
 
@@ -109,9 +109,9 @@ func TestRequestsAreAsDescribed(t *testing.T) {
 		{"/groups", `{"instruction":"x","endpoint":"vllm","group_size":2}`, true},
 		{"/groups", `{"instruction":"x","endpoint":"vllm"}`, false},
 	} {
-		op, ok := r.says.find("POST", c.path)
+		op, ok := r.says.document(t).find("POST", c.path)
 		require.True(t, ok)
-		err := r.says.accepts(t, op.RequestBody.Content["application/json"].Schema, c.body)
+		err := r.says.document(t).accepts(t, op.RequestBody.Content["application/json"].Schema, c.body)
 
 		status, _, out := r.do("POST", c.path, c.body)
 		if c.right {
@@ -141,7 +141,7 @@ func TestTokensAreDescribed(t *testing.T) {
 	t.Parallel()
 
 	r := start(t, func(o *envserver.Options) { o.Tokens = []envserver.Token{envserver.PlainToken("0123456789abcdef")} })
-	for path, operations := range r.says.Paths {
+	for path, operations := range r.says.document(t).Paths {
 		for method, op := range operations {
 			status, _, _ := r.do(strings.ToUpper(method), strings.ReplaceAll(path, "{id}", "x"), "")
 			require.Equal(t, status == http.StatusUnauthorized, len(op.Security) > 0, path)

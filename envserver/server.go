@@ -49,7 +49,7 @@ type Server struct {
 	schemas reply.SchemaResponse
 
 	// the OpenAPI document
-	described reply.Encoded
+	described func() ([]byte, error)
 
 	// of the web interface
 	page    http.Handler
@@ -184,9 +184,9 @@ func newServer(o Options, p parts) (*Server, error) {
 		return nil, fmt.Errorf("envserver: schemas: %w", err)
 	}
 
-	if s.described, err = s.document().Encode(); err != nil {
-		return nil, fmt.Errorf("envserver: OpenAPI: %w", err)
-	}
+	// most servers are never asked for it, and encoding takes as long as all else of the start
+	s.described = sync.OnceValues(func() ([]byte, error) { return s.document().Encode() })
+
 	// Small shared buffers: most connections are idle, and a large frame bypasses them.
 	s.upgrader = websocket.Upgrader{
 		CheckOrigin:     s.sameOrigin,
