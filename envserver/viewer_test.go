@@ -34,30 +34,30 @@ func mendingSession() []agentCall {
 			thinking:  "The test names a file parser.py, and nothing is skipped there. I should look at the tests before I change anything.",
 			text:      "I'll look at the failing test first.",
 			tool:      "bash",
-			arguments: `{"command":"cd /work && python -m pytest -q tests/test_parser.py 2>&1 | tail -20","description":"Run the parser's tests"}`,
+			arguments: `{"command":"cd /code && python -m pytest -q tests/test_parser.py 2>&1 | tail -20","description":"Run the parser's tests"}`,
 			result:    "..F.                                                      [100%]\n=================== FAILURES ===================\n    def test_empty_quotes():\n>       assert split('a,\"\",b') == ['a', '', 'b']\nE       AssertionError: assert ['a', 'b'] == ['a', '', 'b']\n\ntests/test_parser.py:31: AssertionError\n1 failed, 3 passed in 0.04s\n",
 		},
 		{
 			thinking:  "The fields that are empty are dropped. Let me read the splitter.",
 			tool:      "read",
-			arguments: `{"filePath":"/work/parser.py"}`,
+			arguments: `{"filePath":"/code/parser.py"}`,
 			result:    "def split(line):\n    fields, field, quoted = [], '', False\n    for char in line:\n        if char == '\"':\n            quoted = not quoted\n        elif char == ',' and not quoted:\n            if field:\n                fields.append(field)\n            field = ''\n        else:\n            field += char\n    if field:\n        fields.append(field)\n    return fields\n",
 		},
 		{
 			text:        "Empty fields are skipped because of `if field:`. I remove both conditions.",
 			tool:        "edit",
-			arguments:   `{"filePath":"/work/parser.py","oldString":"        elif char == ',' and not quoted:\n            if field:\n                fields.append(field)\n            field = ''\n        else:\n            field += char\n    if field:\n        fields.append(field)\n    return fields","newString":"        elif char == ',' and not quoted:\n            fields.append(field)\n            field = ''\n        else:\n            field += char\n    fields.append(field)\n    return fields"}`,
+			arguments:   `{"filePath":"/code/parser.py","oldString":"        elif char == ',' and not quoted:\n            if field:\n                fields.append(field)\n            field = ''\n        else:\n            field += char\n    if field:\n        fields.append(field)\n    return fields","newString":"        elif char == ',' and not quoted:\n            fields.append(field)\n            field = ''\n        else:\n            field += char\n    fields.append(field)\n    return fields"}`,
 			result:      "Edit applied successfully.",
 			retokenized: true,
 		},
 		{
 			tool:      "write",
-			arguments: `{"filePath":"/work/notes.md","content":"# Parser\n\nEmpty fields are kept, quoted or not.\n"}`,
+			arguments: `{"filePath":"/code/notes.md","content":"# Parser\n\nEmpty fields are kept, quoted or not.\n"}`,
 			result:    "Wrote file successfully.",
 		},
 		{
 			tool:      "bash",
-			arguments: `{"command":"cd /work && python -m pytest -q"}`,
+			arguments: `{"command":"cd /code && python -m pytest -q"}`,
 			result:    "....F                                                     [100%]\nE       AssertionError: split('') must be []\n1 failed, 4 passed in 0.05s\n",
 		},
 		{text: "The parser keeps empty fields now. One test about empty lines fails, which the task does not mention, so I leave it."},
@@ -83,7 +83,7 @@ func recorded(t *testing.T, instruction string, session []agentCall) (lines stri
 
 	at := time.Unix(1_700_000_000, 500_000_000)
 	messages := []any{
-		map[string]string{"role": "system", "content": "You are a careful engineer. You work in /work and have a shell.\n\n# Rules\n- Read before you change.\n- Keep changes small.\n"},
+		map[string]string{"role": "system", "content": "You are a careful engineer. You work in /code and have a shell.\n\n# Rules\n- Read before you change.\n- Keep changes small.\n"},
 		map[string]string{"role": "user", "content": instruction},
 	}
 	prompt, _ := tokenize("<|im_start|>system You are a careful engineer.<|im_end|> <|im_start|>user " + instruction + "<|im_end|> <|im_start|>assistant ")
@@ -193,7 +193,7 @@ func (r *rig) record(session []agentCall) {
 
 	r.fake.lines, r.fake.log = recorded(
 		r.t,
-		"The CSV parser in /work/parser.py drops empty fields. Mend it, so that tests/test_parser.py passes.",
+		"The CSV parser in /code/parser.py drops empty fields. Mend it, so that tests/test_parser.py passes.",
 		session,
 	)
 
@@ -258,7 +258,7 @@ func TestPageShowsATranscript(t *testing.T) {
 	b.waitForText(".turn[data-turn='1'] .command", "python -m pytest -q tests/test_parser.py")
 	b.waitForText(".turn[data-turn='2'] .call .chips", "1.2 s")
 	b.waitForText(".turn[data-turn='3'] .line.removed", "if field:")
-	b.waitForText(".turn[data-turn='4'] .call .title", "/work/notes.md")
+	b.waitForText(".turn[data-turn='4'] .call .title", "/code/notes.md")
 	b.waitForText("#rollout .facts", "step-41, step-42")
 	b.savePicture("transcript")
 
@@ -359,14 +359,14 @@ func TestPageShowsAnAgentOfTokenIDs(t *testing.T) {
 	r.fake.mu.Lock()
 	r.fake.messages["react"] = rollout.Transcript{Messages: []json.RawMessage{
 		json.RawMessage(`{"info":{"role":"user","system":"call tools"},"parts":[{"type":"text","text":"find the file"}]}`),
-		json.RawMessage(`{"info":{"role":"assistant"},"parts":[{"type":"text","text":"x"},{"type":"tool","callID":"c1","tool":"terminal","state":{"status":"error","input":{"command":"ls /work"},"output":"a.txt","error":"Exit code: 2","metadata":{"exit_code":2}}}]}`),
+		json.RawMessage(`{"info":{"role":"assistant"},"parts":[{"type":"text","text":"x"},{"type":"tool","callID":"c1","tool":"terminal","state":{"status":"error","input":{"command":"ls /code"},"output":"a.txt","error":"Exit code: 2","metadata":{"exit_code":2}}}]}`),
 	}}
 	r.fake.mu.Unlock()
 
 	b := newBrowser(t, 1200, 900)
 	b.run(chromedp.Navigate(r.url + "/web/#/rollouts/react"))
 
-	for _, part := range []string{"call tools", "find the file", "hm", "I look.", "ls /work", "a.txt", "exit 2", "Tool call as the model wrote it"} {
+	for _, part := range []string{"call tools", "find the file", "hm", "I look.", "ls /code", "a.txt", "exit 2", "Tool call as the model wrote it"} {
 		b.waitForText(".turn[data-turn='1']", part)
 	}
 
@@ -381,7 +381,7 @@ func TestPageComparesRollouts(t *testing.T) {
 
 	other := mendingSession()
 	other[2].text = "I would rather write the parser anew."
-	lines, _ := recorded(t, "The CSV parser in /work/parser.py drops empty fields. Mend it, so that tests/test_parser.py passes.", other)
+	lines, _ := recorded(t, "The CSV parser in /code/parser.py drops empty fields. Mend it, so that tests/test_parser.py passes.", other)
 	r.fake.tracesByID = map[string]string{"parsers-2": lines}
 
 	status, _, out := r.do("POST", "/groups", strings.Replace(groupBody("parsers"), `"group_size":2`, `"group_size":3`, 1))
