@@ -339,6 +339,8 @@ class Task(TypedDict, total=False):
     no_verify: bool
     reward_range: list[float]
     reward_key: str
+    steps: list[dict[str, Any]]
+    reward_strategy: str
     on_timeout: str
     mode: str
     max_tokens_cap: int
