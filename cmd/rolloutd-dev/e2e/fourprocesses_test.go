@@ -32,6 +32,9 @@ type fourProcessesOptions struct {
 
 	// additional environment of serve only
 	serveEnv []string
+
+	// text of a configuration file of all processes except Temporal; empty: none
+	config string
 }
 
 // role is the command line, the environment and the health URL of one process.
@@ -121,6 +124,14 @@ func startFourProcesses(t testing.TB, o fourProcessesOptions) *fourProcesses {
 			args: []string{"serve", "--data", data, "--verbose", "--listen", p[0]},
 		},
 	}
+
+	if o.config != "" {
+		file := configFile(t, o.config)
+		for _, name := range []string{"gateway", "worker", "serve"} {
+			a.roles[name].args = append(a.roles[name].args, "--config", file)
+		}
+	}
+
 	for _, name := range []string{"temporal", "gateway", "worker", "serve"} {
 		a.start(name)
 	}

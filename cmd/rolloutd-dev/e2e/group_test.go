@@ -159,12 +159,19 @@ func postGroup(t *testing.T, url string, a args) rollout.GroupState {
 func waitGroup(t *testing.T, url, id string) rollout.GroupState {
 	t.Helper()
 
+	return waitGroupUntil(t, url, id, rollout.GroupState.Done)
+}
+
+// waitGroupUntil waits until the group's state is as wanted.
+func waitGroupUntil(t *testing.T, url, id string, wanted func(rollout.GroupState) bool) rollout.GroupState {
+	t.Helper()
+
 	var g rollout.GroupState
 
 	require.Eventually(t, func() bool {
 		g = decode[rollout.GroupState](t, get(t, fmt.Sprintf("%s/groups/%s", url, id)))
-		return g.Done()
-	}, 5*time.Minute, 200*time.Millisecond)
+		return wanted(g)
+	}, 10*time.Minute, 200*time.Millisecond)
 
 	return g
 }

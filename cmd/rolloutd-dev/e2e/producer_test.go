@@ -245,7 +245,7 @@ func rolloutsIn(t *testing.T, folder string) map[string]int {
 	return all
 }
 
-func configFile(t *testing.T, text string) string {
+func configFile(t testing.TB, text string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
