@@ -201,6 +201,14 @@ def test_trainers_without_a_form_for_a_missing_reward_get_an_error() -> None:
         assert areal.rows(record) is None
 
 
+def test_nemo_gym_masks_what_is_not_trained_on() -> None:
+    for record in (r for r in RECORDS if not trained(r)):
+        answer = nemo_gym.masked_response(record, {"_ng_task_index": 3})
+        assert (answer["_ng_task_index"], answer["mask_sample"], answer["response"]["output"]) == (3, True, [])
+        assert answer["reward"] == (record.reward or 0.0)
+        assert ("_ng_failure_class" in answer) == (record.reward is None), "a reward of 0 is a result, a missing one a failure"
+
+
 def test_tinker_leaves_rollouts_out_with_a_reason() -> None:
     for group in groups():
         made = tinker.group(group)

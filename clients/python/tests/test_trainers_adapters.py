@@ -89,3 +89,39 @@ def test_skyrl_generates_a_batch(step_wise: bool) -> None:
     assert [output["rewards"][i] for i in last] == [1.0, 1.0, 0.0, 0.0]
     assert [any(output["loss_masks"][i]) for i in last] == [True, True, False, False], "the group without rewards is masked"
     assert output["rollout_metrics"]["rolloutd/untrained"] == 2
+
+
+def test_nemo_gym_runs_a_row() -> None:
+    pytest.importorskip("nemo_gym.base_responses_api_agent", reason="nemo-gym is not installed")
+    from unittest.mock import MagicMock
+
+    from fastapi.testclient import TestClient
+    from nemo_gym.server_utils import ServerClient
+
+    from rolloutd.nemo_gym import RolloutdAgent, RolloutdAgentConfig
+
+    config = RolloutdAgentConfig(name="rolloutd", host="127.0.0.1", port=1, entrypoint="app.py", rolloutd_server=SERVER, task=TASK)
+    agent = RolloutdAgent(config=config, server_client=MagicMock(spec=ServerClient))
+    row = {"responses_create_params": {"input": PROMPT, "temperature": 1.0}, "agent_ref": {"name": "rolloutd"}, "_ng_task_index": 3}
+
+    with TestClient(agent.setup_webserver()) as gym:
+        passed, failed, ungraded = (
+            gym.post("/run", json={**row, "rolloutd": more}).raise_for_status().json()
+            for more in ({}, {"verify": ["false"]}, {"setup": ["false"], "limits": {"attempts": 1}})
+        )
+        refused = gym.post("/run", json={**row, "responses_create_params": {"input": []}})
+        metrics = gym.post("/aggregate_metrics", json={"verify_responses": [{**a, "_ng_rollout_index": i} for i, a in enumerate((passed, failed, ungraded))]})
+
+    for answer, reward in ((passed, 1.0), (failed, 0.0)):
+        assert answer["reward"] == reward
+        assert answer["_ng_task_index"] == 3
+        assert "_ng_failure_class" not in answer
+        seen: list[int] = []
+        for item in answer["response"]["output"]:
+            assert item["prompt_token_ids"][: len(seen)] == seen, "NeMo-RL wants one sequence"
+            assert len(item["generation_token_ids"]) == len(item["generation_log_probs"]) > 0
+            seen = item["prompt_token_ids"] + item["generation_token_ids"]
+        assert seen
+    assert (ungraded["_ng_failure_class"], ungraded["mask_sample"]) == ("setup_failed", True)
+    assert refused.status_code == 422
+    assert metrics.raise_for_status().json()["agent_metrics"]["mean/reward"] == 0.5, "the rollout without a reward is in no mean"

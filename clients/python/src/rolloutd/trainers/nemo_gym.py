@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..errors import UnscoredError
@@ -14,22 +14,37 @@ def verify_response(record: Record, request: Mapping[str, Any], *, created_at: f
     """The answer to `request`, whose fields it repeats: the longest sequence, with an output item for each reply that is trained on.
 
     NeMo-RL requires that the prompt of each item begins with all tokens before it, so it takes one sequence of a rollout. It has no form for a
-    missing reward: UnscoredError, which a server answers as a failure.
+    missing reward: UnscoredError, for which a server answers by `masked_response`.
     """
     sequence = longest(trained(record))
     if sequence is None:
         raise UnscoredError(untrained(record))
-    response = {
+    return {**request, "response": _response(record, turns(sequence), created_at), "reward": record.reward}
+
+
+def masked_response(record: Record, request: Mapping[str, Any], *, created_at: float = 0.0) -> dict[str, Any]:
+    """The answer to `request` for a rollout that nothing is trained on, without output. Gym's own agents mark such a sample by `mask_sample`.
+
+    Without a reward it has `_ng_failure_class` besides, so that Gym writes it to its file of failures and not to its results
+    (`nemo_gym.rollout_collection`). The class of the answer requires a reward, which is then 0 and means nothing.
+    """
+    answer = {**request, "response": _response(record, (), created_at), "mask_sample": True, "error": untrained(record)}
+    if record.reward is None:
+        return {**answer, "reward": 0.0, "_ng_failure_class": record.outcome or "unknown"}
+    return {**answer, "reward": record.reward}
+
+
+def _response(record: Record, replies: Iterable[Turn], created_at: float) -> dict[str, Any]:
+    return {
         "id": record.rollout_id,
         "created_at": created_at,
         "model": "",
         "object": "response",
-        "output": [_item(turn) for turn in turns(sequence)],
+        "output": [_item(turn) for turn in replies],
         "parallel_tool_calls": True,
         "tool_choice": "auto",
         "tools": [],
     }
-    return {**request, "response": response, "reward": record.reward}
 
 
 def _item(turn: Turn) -> dict[str, Any]:
