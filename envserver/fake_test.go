@@ -16,6 +16,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/trajectory/traceindex"
 )
 
 // Instructions that the fake engine understands. Every other rollout is done at once.
@@ -430,6 +431,22 @@ func (f *fake) Open(_ context.Context, id, name string) (io.ReadCloser, error) {
 	}
 
 	return io.NopCloser(strings.NewReader(cmp.Or(f.left, name+" of "+id+"\n"))), nil
+}
+
+// Index returns the index of what Open reads.
+func (f *fake) Index(ctx context.Context, id string, read func(*traceindex.Index) error) error {
+	lines, err := f.Open(ctx, id, "trace")
+	if err != nil {
+		return err
+	}
+	defer lines.Close()
+
+	index, err := traceindex.Of(lines)
+	if err != nil {
+		return err
+	}
+
+	return read(index)
 }
 
 // setTraceLines sets the lines of every trace.

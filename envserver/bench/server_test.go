@@ -21,6 +21,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/network/egress"
 	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/trajectory/traceindex"
 )
 
 // A process of this test binary serves if serveVariable is set, at the address in addressVariable. The
@@ -144,6 +145,9 @@ func (none) State(_ context.Context, id string) (rollout.State, error) {
 }
 func (none) Wait(_ context.Context, id string) (rollout.Result, error) {
 	return rollout.Result{}, missing(id)
+}
+func (none) Index(_ context.Context, id string, _ func(*traceindex.Index) error) error {
+	return missing(id)
 }
 func (none) Events(context.Context, string, int64, func([]rollout.Event) error) error { return nil }
 

@@ -86,3 +86,39 @@ func (s *Store) Tail(ctx context.Context, key string, n int64) ([]byte, error) {
 
 	return data, classify(err, "read", key)
 }
+
+// Size returns the length of a blob in bytes; fault.NotFound: there is none.
+func (s *Store) Size(ctx context.Context, key string) (int64, error) {
+	about, err := s.attributes(ctx, key)
+	if err != nil {
+		return 0, err
+	}
+
+	return about.Size, nil
+}
+
+// Ranges returns the ranges of a blob, each of which is read by a request of its own until ctx ends.
+func (s *Store) Ranges(ctx context.Context, key string) io.ReaderAt { return ranges{ctx, s, key} }
+
+type ranges struct {
+	ctx context.Context //nolint:containedctx // of the reads, which have no context of their own
+	s   *Store
+	key string
+}
+
+// ReadAt implements io.ReaderAt.
+func (r ranges) ReadAt(p []byte, offset int64) (int, error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
+
+	part, err := r.s.rangeReader(r.ctx, r.key, offset, int64(len(p)))
+	if err != nil {
+		return 0, err
+	}
+	defer part.Close()
+
+	n, err := io.ReadFull(part, p)
+
+	return n, classify(err, "read", r.key)
+}

@@ -7,6 +7,7 @@ import (
 	"github.com/rolloutd/rolloutd/envserver/internal/tools"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/trajectory/traceindex"
 )
 
 // Rollouts is the edge's interface of the engine that runs rollouts.
@@ -16,6 +17,9 @@ type Rollouts interface {
 	Owner(ctx context.Context, id string) (string, error)
 	// List lists rollouts a page at a time: first those that run, then the others by their end, latest first.
 	List(ctx context.Context, f rollout.Filter) (rollout.Page, error)
+	// Index calls read with the index of a rollout's trace; fault.NotFound when there is none. read may be called
+	// again, and must not use the index afterwards.
+	Index(ctx context.Context, id string, read func(*traceindex.Index) error) error
 }
 
 // NewOwned limits each caller to its own rollouts. groups and producers, whose rollouts have derived ids, may be nil.
@@ -119,6 +123,14 @@ func (o owned) Open(ctx context.Context, id, name string) (io.ReadCloser, error)
 	}
 
 	return o.all.Open(ctx, id, name)
+}
+
+func (o owned) Index(ctx context.Context, id string, read func(*traceindex.Index) error) error {
+	if err := o.check(ctx, id); err != nil {
+		return err
+	}
+
+	return o.all.Index(ctx, id, read)
 }
 
 func (o owned) Owner(ctx context.Context, id string) (string, error) {

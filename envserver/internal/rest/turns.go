@@ -1,7 +1,7 @@
 package rest
 
 import (
-	"io"
+	"errors"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -14,6 +14,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/trajectory/sequence"
 	"github.com/rolloutd/rolloutd/internal/trajectory/tokens"
+	"github.com/rolloutd/rolloutd/internal/trajectory/traceindex"
 	"github.com/rolloutd/rolloutd/internal/trajectory/transcript"
 )
 
@@ -85,15 +86,7 @@ func (a *API) getTurns(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
-	a.answerTrace(w, r, exports.Messages, func(open func() (io.ReadCloser, error)) (any, error) {
-		lines, err := open()
-		if err != nil {
-			return nil, err
-		}
-		defer lines.Close()
-
-		return transcript.Read(lines, after, limit)
-	})
+	a.answerIndex(w, r, exports.Messages, func(i *traceindex.Index) (any, error) { return i.Turns(after, limit) })
 }
 
 func (a *API) getPart(w http.ResponseWriter, r *http.Request) {
@@ -110,15 +103,7 @@ func (a *API) getPart(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
-	a.answerTrace(w, r, exports.Messages, func(open func() (io.ReadCloser, error)) (any, error) {
-		lines, err := open()
-		if err != nil {
-			return nil, err
-		}
-		defer lines.Close()
-
-		return transcript.ReadRange(lines, turn, part, offset)
-	})
+	a.answerIndex(w, r, exports.Messages, func(i *traceindex.Index) (any, error) { return i.Part(turn, part, offset) })
 }
 
 func (a *API) getTokens(w http.ResponseWriter, r *http.Request) {
@@ -144,8 +129,15 @@ func (a *API) getTokens(w http.ResponseWriter, r *http.Request) {
 		*p.into = n
 	}
 
-	a.answerTrace(w, r, exports.Sequences, func(open func() (io.ReadCloser, error)) (any, error) {
-		return tokens.Read(open, sequence.Subagents(q.Get("subagents")), window)
+	subagents := sequence.Subagents(q.Get("subagents"))
+
+	a.answerIndex(w, r, exports.Sequences, func(i *traceindex.Index) (any, error) {
+		view, err := i.Tokens(subagents, window)
+		if errors.Is(err, traceindex.ErrNoSubagents) {
+			return a.readTokens(r, subagents, window)
+		}
+
+		return view, err
 	})
 }
 
@@ -167,12 +159,23 @@ func wholeNumber(q url.Values, name string, fallback, lo, hi int) (int, error) {
 	return n, nil
 }
 
-// answerTrace answers with what read makes of the trace of a finished rollout, within the memory of an export.
-func (a *API) answerTrace(
+// readTokens makes a view of the whole trace.
+func (a *API) readTokens(r *http.Request, subagents sequence.Subagents, w tokens.Window) (tokens.View, error) {
+	lines, err := a.Rollouts.Open(r.Context(), chi.URLParam(r, "id"), "trace")
+	if err != nil {
+		return tokens.View{}, err
+	}
+	defer lines.Close()
+
+	return tokens.Read(lines, subagents, w)
+}
+
+// answerIndex answers with what read makes of the index of a finished rollout's trace, within the memory of an export.
+func (a *API) answerIndex(
 	w http.ResponseWriter,
 	r *http.Request,
 	most int64,
-	read func(open func() (io.ReadCloser, error)) (any, error),
+	read func(*traceindex.Index) (any, error),
 ) {
 	state, err := a.done(r)
 	if err != nil {
@@ -186,6 +189,11 @@ func (a *API) answerTrace(
 	}
 	defer x.leave()
 
-	answer, err := read(func() (io.ReadCloser, error) { return a.Rollouts.Open(r.Context(), state.ID, "trace") })
+	var answer any
+
+	err = a.Rollouts.Index(r.Context(), state.ID, func(i *traceindex.Index) (err error) {
+		answer, err = read(i)
+		return err
+	})
 	answerWith(w, answer, err)
 }

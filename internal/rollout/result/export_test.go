@@ -16,6 +16,6 @@ func FilesOf(r io.Reader) (texts map[string]string, extra []string, err error) {
 
 // ReadTurns exports turnsOf.
 func ReadTurns(r io.Reader, res *rollout.Result) error {
-	_, err := turnsOf(r, "", res)
+	_, err := turnsOf(r, "", res, func(*rollout.Turn) {})
 	return err
 }

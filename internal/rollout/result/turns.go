@@ -1,15 +1,18 @@
 package result
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"io"
+	"log/slog"
 	"slices"
 	"strings"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/indexstore"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/store"
 	"github.com/rolloutd/rolloutd/internal/text"
@@ -27,8 +30,11 @@ func (c *Composer) addTrace(ctx context.Context, res *rollout.Result) error {
 	defer r.Close()
 
 	sum := sha256.New()
+	index := c.newIndex(ctx)
 
-	log, err := turnsOf(io.TeeReader(r, sum), c.Head.Messages, res)
+	log, err := turnsOf(io.TeeReader(r, sum), c.Head.Messages, res, index.add)
+	index.finish(ctx, err)
+
 	if err != nil {
 		return fault.Wrap(fault.KindOf(err), err, "trace of attempt %d", c.Target.Attempt)
 	}
@@ -39,8 +45,13 @@ func (c *Composer) addTrace(ctx context.Context, res *rollout.Result) error {
 	return nil
 }
 
-// turnsOf reads JSON lines of rollout.Turn to the end, and returns one line for people about each turn.
-func turnsOf(r io.Reader, messages rollout.MessagesMode, res *rollout.Result) (string, error) {
+// turnsOf reads JSON lines of rollout.Turn to the end, calls also with each, and returns one line for people about each.
+func turnsOf(
+	r io.Reader,
+	messages rollout.MessagesMode,
+	res *rollout.Result,
+	also func(*rollout.Turn),
+) (string, error) {
 	var log strings.Builder
 
 	compact, untrained := trajectory.Compactor{Messages: messages}, sequence.Untrained{}
@@ -54,6 +65,7 @@ func turnsOf(r io.Reader, messages rollout.MessagesMode, res *rollout.Result) (s
 		}
 
 		log.WriteString(lineOf(*t))
+		also(t)
 
 		return nil
 	})
@@ -61,6 +73,41 @@ func turnsOf(r io.Reader, messages rollout.MessagesMode, res *rollout.Result) (s
 	res.Untrained = untrained.String()
 
 	return log.String(), err
+}
+
+// index makes the index of a long trace while it is read. Without it the first reader of the trace makes it, so that
+// its errors are logged only.
+type index struct {
+	// nil: there is nothing to make
+	builder *indexstore.Builder
+	logger  *slog.Logger
+	err     error
+}
+
+func (c *Composer) newIndex(ctx context.Context) *index {
+	builder, err := indexstore.NewBuilder(ctx, c.Store, c.key(store.Trace))
+	if err != nil {
+		c.Logger.WarnContext(ctx, "the trace has no index", "kind", fault.KindOf(err), "error", err)
+	}
+
+	return &index{builder: builder, logger: c.Logger}
+}
+
+func (i *index) add(t *rollout.Turn) {
+	if i.builder != nil && i.err == nil {
+		i.err = i.builder.Add(t)
+	}
+}
+
+// finish keeps the index, unless the trace was not read to its end.
+func (i *index) finish(ctx context.Context, err error) {
+	if i.builder == nil {
+		return
+	}
+
+	if err := i.builder.Finish(cmp.Or(err, i.err)); err != nil {
+		i.logger.WarnContext(ctx, "the trace has no index", "kind", fault.KindOf(err), "error", err)
+	}
 }
 
 func addFix(res *rollout.Result, fix string) {

@@ -28,26 +28,37 @@ func (c *Client) Open(ctx context.Context, id, name string) (io.ReadCloser, erro
 		return c.openResult(ctx, id)
 	}
 
-	keys, ok := blobs[name]
-	if !ok {
+	if _, ok := blobs[name]; !ok {
 		return nil, fault.New(fault.NotFound, "a rollout has no %q", name)
 	}
 
+	var found io.ReadCloser
+
+	err := c.newest(ctx, id, name, func(key string) (err error) {
+		found, err = c.store.Reader(ctx, key)
+		return err
+	})
+
+	return found, err
+}
+
+// newest calls look with the keys of a blob, of the newest attempt first, until look's error is not fault.NotFound. It
+// returns that error.
+func (c *Client) newest(ctx context.Context, id, name string, look func(key string) error) error {
 	s, err := c.State(ctx, id)
 	if err != nil {
-		return nil, err
+		return err
 	}
 
 	for n := s.Attempt; n > 0; n-- {
-		for _, key := range keys {
-			r, err := c.store.Reader(ctx, store.AttemptKey(id, n, key))
-			if err == nil || !fault.Is(err, fault.NotFound) {
-				return r, err
+		for _, key := range blobs[name] {
+			if err := look(store.AttemptKey(id, n, key)); !fault.Is(err, fault.NotFound) {
+				return err
 			}
 		}
 	}
 
-	return nil, fault.New(fault.NotFound, "rollout %q has no %s", id, name)
+	return fault.New(fault.NotFound, "rollout %q has no %s", id, name)
 }
 
 // openResult reads the stored result. A workflow that was terminated or failed has stored none; its

@@ -68,6 +68,9 @@ type Client struct {
 
 	// by rollout
 	starts, looks, polls, results, owners singleflight.Group
+
+	// by key of the trace
+	indexes singleflight.Group
 }
 
 // New makes a Client that starts workflows on a task queue. payloads must be the data converter that the workers use.

@@ -1,9 +1,12 @@
 package rollouts_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -17,9 +20,11 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/indexstore"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/store"
 	"github.com/rolloutd/rolloutd/internal/temporalx/searchattr"
+	"github.com/rolloutd/rolloutd/internal/trajectory/traceindex"
 )
 
 func TestList(t *testing.T) {
@@ -293,6 +298,80 @@ func TestListByLabels(t *testing.T) {
 		require.Len(t, page.Rollouts, 1, id)
 		require.Equal(t, "1", page.Rollouts[0].ID)
 	}
+}
+
+// The index of a long trace is made once and kept. One that does not fit its trace, or is damaged, is made again, and
+// a store that takes no blob keeps no one from reading.
+func TestIndex(t *testing.T) {
+	t.Parallel()
+	rc, f, st := newClient(t)
+	_, err := rc.Start(t.Context(), spec("r1"))
+	require.NoError(t, err)
+	finish(t, st, "r1")
+	f.end("r1", completed, nil)
+
+	trace := store.AttemptKey("r1", 1, store.Trace)
+	index := indexstore.Key(trace)
+	// the texts of the turns, which are in any number of lines
+	put := func(texts ...string) {
+		var lines strings.Builder
+		for n, text := range texts {
+			fmt.Fprintf(&lines, `{"turn":%d,"kind":"agent","request":{"messages":[{"role":"user","content":%q}]}}`+"\n", n+1, text)
+		}
+
+		_, err := st.PutBytes(t.Context(), trace, []byte(lines.String()))
+		require.NoError(t, err)
+	}
+	read := func() (texts []string) {
+		err := rc.Index(t.Context(), "r1", func(i *traceindex.Index) error {
+			texts = nil
+			page, err := i.Turns(0, 10)
+
+			for _, turn := range page.Turns {
+				texts = append(texts, turn.Parts[0].Text)
+			}
+
+			return err
+		})
+		require.NoError(t, err)
+
+		return texts
+	}
+	kept := func() bool {
+		there, err := st.Exists(t.Context(), index)
+		require.NoError(t, err)
+
+		return there
+	}
+
+	require.True(t, fault.Is(rc.Index(t.Context(), "r1", nil), fault.NotFound))
+
+	put("short")
+	require.Equal(t, []string{"short"}, read())
+	require.False(t, kept(), "a short trace needs none")
+
+	long := strings.Repeat("x", indexstore.Long)
+	put("first", long)
+	require.Equal(t, "first", read()[0])
+	require.True(t, kept())
+
+	put("another", long, "grown")
+	require.Equal(t, []string{"another", "grown"}, slices.Delete(read(), 1, 2))
+
+	blob, err := st.Bytes(t.Context(), index, 64<<20)
+	require.NoError(t, err)
+	// the block of turns is behind the long text
+	damaged := bytes.Replace(blob, []byte("another"), []byte("ANOTHER"), 1)
+	require.NotEqual(t, blob, damaged)
+	_, err = st.PutBytes(t.Context(), index, damaged)
+	require.NoError(t, err)
+	require.Equal(t, "another", read()[0])
+
+	require.NoError(t, st.Delete(t.Context(), index))
+	// a folder in the place of the blob
+	_, err = st.PutBytes(t.Context(), index+"/x", nil)
+	require.NoError(t, err)
+	require.Equal(t, "another", read()[0])
 }
 
 // If the newest attempt has stored nothing, the attempt before it is read.

@@ -20,24 +20,27 @@ func Read(lines io.Reader, subagents Subagents) (Trajectory, error) {
 		return Trajectory{}, err
 	}
 
-	err = turns.Each(lines, turns.Unbounded, func(t *rollout.Turn) error {
-		if err := b.Add(t); err != nil {
-			return err
-		}
-
-		if b.tokens > MaxTokens {
-			return fault.New(
-				fault.Exhausted,
-				"the sequences of this trace have more than %d tokens: read the trace itself",
-				MaxTokens,
-			)
-		}
-
-		return nil
-	})
+	err = turns.Each(lines, turns.Unbounded, b.AddBounded)
 	if err != nil {
 		return Trajectory{}, err
 	}
 
 	return b.Trajectory(), nil
+}
+
+// AddBounded is Add for a trajectory of at most MaxTokens tokens; a longer one is a fault.Exhausted.
+func (b *Builder) AddBounded(t *rollout.Turn) error {
+	if err := b.Add(t); err != nil {
+		return err
+	}
+
+	if b.tokens > MaxTokens {
+		return fault.New(
+			fault.Exhausted,
+			"the sequences of this trace have more than %d tokens: read the trace itself",
+			MaxTokens,
+		)
+	}
+
+	return nil
 }

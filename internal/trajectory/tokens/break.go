@@ -16,9 +16,9 @@ const (
 	meeting = 3
 )
 
-// breakOf returns the break of a sequence, without its tokens and its cause; nil: the sequence does not break.
-func (b *builder) breakOf(number int) *Break {
-	all := b.sequences
+// breakOf returns the break of a sequence; nil: it does not break.
+func (b *Book) breakOf(number int) *Break {
+	all := b.trajectory.Sequences
 	s := &all[number]
 
 	next := slices.IndexFunc(all[number+1:], func(n sequence.Sequence) bool { return n.Lineage == s.Lineage })
@@ -27,7 +27,8 @@ func (b *builder) breakOf(number int) *Break {
 	}
 
 	next += number + 1
-	brk := &Break{At: s.Break.At, Turn: all[next].Spans[0].Turn, Next: next}
+	first := all[next].Spans[0]
+	brk := &Break{At: s.Break.At, Turn: first.Turn, Next: next, Fallback: b.fallbacks[first.Turn]}
 
 	for _, span := range s.Spans {
 		if brk.At >= span.Start && brk.At < span.Stop {
@@ -35,28 +36,14 @@ func (b *builder) breakOf(number int) *Break {
 		}
 	}
 
-	for _, n := range []int{number, next} {
-		ids := all[n].TokenIDs
-		b.needTexts(ids[max(brk.At-excerptBefore, 0):min(brk.At+excerptAfter, len(ids))])
-	}
+	brk.Before = b.Tokens(number, brk.At-excerptBefore, brk.At)
+	brk.Sampled = b.Tokens(number, brk.At, brk.At+excerptAfter)
+	// What follows the first prompt of the next sequence is a reply of its own.
+	brk.Rendered = b.Tokens(next, brk.At, min(brk.At+excerptAfter, first.Start))
+	brk.SampledDiffer, brk.RenderedDiffer = meet(brk.Sampled, brk.Rendered)
+	brk.Cause = brk.cause(s.End)
 
 	return brk
-}
-
-// spell adds the two spellings and the cause to the break, once the texts are known.
-func (b *builder) spell() {
-	brk := b.out.Break
-	if brk == nil {
-		return
-	}
-
-	number, next := b.window.Sequence, b.sequences[brk.Next]
-	brk.Before = b.tokens(number, brk.At-excerptBefore, brk.At)
-	brk.Sampled = b.tokens(number, brk.At, brk.At+excerptAfter)
-	// What follows the first prompt of the next sequence is a reply of its own.
-	brk.Rendered = b.tokens(brk.Next, brk.At, min(brk.At+excerptAfter, next.Spans[0].Start))
-	brk.SampledDiffer, brk.RenderedDiffer = meet(brk.Sampled, brk.Rendered)
-	brk.Cause = brk.cause(b.sequences[number].End)
 }
 
 // cause compares the two spellings.

@@ -2,14 +2,16 @@ package transcript
 
 import (
 	"hash/maphash"
+	"slices"
 	"strings"
 
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/trajectory/formats"
 )
 
-// conversation knows the messages of the latest turn of each lineage.
-type conversation struct {
+// Conversation reads turns in the order in which their calls began. It knows the messages of the latest turn of each
+// lineage. It is not safe for concurrent use.
+type Conversation struct {
 	seed maphash.Seed
 
 	// by kind and lineage
@@ -22,13 +24,25 @@ type latestTurn struct {
 	reply    []uint64
 }
 
-func newConversation() *conversation {
-	return &conversation{seed: maphash.MakeSeed(), latest: map[string]latestTurn{}}
+// NewConversation makes a Conversation without turns.
+func NewConversation() *Conversation {
+	return &Conversation{seed: maphash.MakeSeed(), latest: map[string]latestTurn{}}
+}
+
+// Turn returns the next turn with all its parts, whole: see Turn.Bound.
+func (c *Conversation) Turn(t *rollout.Turn) Turn {
+	before, fresh := c.follow(t)
+
+	turn := newTurn(t)
+	turn.MessagesBefore = before
+	turn.Parts = slices.Concat([]Part{}, fresh, replyParts(t))
+
+	return turn
 }
 
 // follow returns the parts of a request's messages that the latest turn of its lineage did not have, and the number of
 // messages that it had. The reply of that turn is not repeated.
-func (c *conversation) follow(t *rollout.Turn) (before int, fresh []Part) {
+func (c *Conversation) follow(t *rollout.Turn) (before int, fresh []Part) {
 	messages := formats.RequestOf(t).Messages
 
 	digests := make([]uint64, len(messages))
@@ -67,7 +81,7 @@ func (c *conversation) follow(t *rollout.Turn) (before int, fresh []Part) {
 }
 
 // repeats reports whether the parts of a message are the next ones of a reply, and returns the rest of the reply.
-func (c *conversation) repeats(parts []Part, reply []uint64) (rest []uint64, repeated bool) {
+func (c *Conversation) repeats(parts []Part, reply []uint64) (rest []uint64, repeated bool) {
 	for _, p := range parts {
 		if p.Kind == User || p.Kind == System || p.Kind == ToolResult {
 			return nil, false
@@ -90,7 +104,7 @@ func (c *conversation) repeats(parts []Part, reply []uint64) (rest []uint64, rep
 
 // digestsOf returns a digest of each text and tool call. Agents leave thoughts and blank texts out of the
 // conversation, trim texts, and write the arguments of a call in another form of JSON: these make no difference.
-func (c *conversation) digestsOf(parts []Part) (digests []uint64) {
+func (c *Conversation) digestsOf(parts []Part) (digests []uint64) {
 	for _, p := range parts {
 		content := strings.TrimSpace(p.Text)
 

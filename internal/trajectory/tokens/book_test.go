@@ -2,7 +2,6 @@ package tokens_test
 
 import (
 	"encoding/json"
-	"io"
 	"strings"
 	"testing"
 
@@ -38,9 +37,7 @@ func read(t *testing.T, w tokens.Window, turns ...rollout.Turn) (tokens.View, er
 		lines.Write(append(line, '\n'))
 	}
 
-	open := func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(lines.String())), nil }
-
-	return tokens.Read(open, sequence.DropSubagents, w)
+	return tokens.Read(strings.NewReader(lines.String()), sequence.DropSubagents, w)
 }
 
 // text returns tokens as texts, with * where trained and #id where there is no text.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/trajectory/traceindex"
 	"github.com/rolloutd/rolloutd/internal/trajectory/transcript"
 )
 
@@ -32,6 +33,16 @@ func linesOf(t *testing.T, calls ...call) string {
 	}
 
 	return out.String()
+}
+
+// indexOf returns the index of a trace, by which conversations are read.
+func indexOf(t *testing.T, lines string) *traceindex.Index {
+	t.Helper()
+
+	index, err := traceindex.Of(strings.NewReader(lines))
+	require.NoError(t, err)
+
+	return index
 }
 
 // shown returns the parts of each turn as "kind name: text".
@@ -112,7 +123,7 @@ func TestMessagesAreShownOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			page, err := transcript.Read(strings.NewReader(linesOf(t, c.calls...)), 0, 10)
+			page, err := indexOf(t, linesOf(t, c.calls...)).Turns(0, 10)
 			require.NoError(t, err)
 
 			got := shown(page)
@@ -142,7 +153,7 @@ func TestLongTracesAndTexts(t *testing.T) {
 	var turns []transcript.Turn
 
 	for after := 0; ; {
-		page, err := transcript.Read(strings.NewReader(lines), after, 7)
+		page, err := indexOf(t, lines).Turns(after, 7)
 		require.NoError(t, err)
 
 		turns = append(turns, page.Turns...)
@@ -161,7 +172,7 @@ func TestLongTracesAndTexts(t *testing.T) {
 	whole := ""
 
 	for offset := 0; ; {
-		r, err := transcript.ReadRange(strings.NewReader(lines), 8, 1, offset)
+		r, err := indexOf(t, lines).Part(8, 1, offset)
 		require.NoError(t, err)
 		require.True(t, utf8.ValidString(r.Text))
 
@@ -173,9 +184,9 @@ func TestLongTracesAndTexts(t *testing.T) {
 
 	require.Equal(t, long, whole)
 
-	_, err := transcript.ReadRange(strings.NewReader(lines), 8, 2, 0)
+	_, err := indexOf(t, lines).Part(8, 2, 0)
 	require.True(t, fault.Is(err, fault.NotFound), err)
-	_, err = transcript.ReadRange(strings.NewReader(lines), 31, 0, 0)
+	_, err = indexOf(t, lines).Part(31, 0, 0)
 	require.True(t, fault.Is(err, fault.NotFound), err)
 }
 
@@ -189,12 +200,12 @@ func TestManyParts(t *testing.T) {
 	}
 
 	lines := linesOf(t, call{`{"messages":[` + strings.Join(messages, ",") + `]}`, `null`})
-	page, err := transcript.Read(strings.NewReader(lines), 0, 1)
+	page, err := indexOf(t, lines).Turns(0, 1)
 	require.NoError(t, err)
 	require.Len(t, page.Turns[0].Parts, transcript.MaxParts)
 	require.Equal(t, 20, page.Turns[0].PartsOmitted)
 
-	r, err := transcript.ReadRange(strings.NewReader(lines), 1, transcript.MaxParts+19, 0)
+	r, err := indexOf(t, lines).Part(1, transcript.MaxParts+19, 0)
 	require.NoError(t, err)
 	require.Equal(t, fmt.Sprint(transcript.MaxParts+19), r.Text)
 }
@@ -209,7 +220,7 @@ func FuzzRead(f *testing.F) {
 		}
 
 		lines := linesOf(t, call{request, reply}, call{request, reply})
-		page, err := transcript.Read(strings.NewReader(lines), 0, 10)
+		page, err := indexOf(t, lines).Turns(0, 10)
 		require.NoError(t, err)
 		require.Len(t, page.Turns, 2)
 	})
