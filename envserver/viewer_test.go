@@ -373,6 +373,108 @@ func TestPageShowsAnAgentOfTokenIDs(t *testing.T) {
 	b.eventually(`!document.querySelector(".as-written").open`)
 }
 
+// scrollBack shows the beginning of each part of the page: the check of overlaps does not know what a scrolled box hides.
+func (b browser) scrollBack() {
+	b.eventually(`(document.querySelectorAll(".left, .right, .compared > section").forEach((s) => (s.scrollTop = 0)), scrollTo(0, 0), true)`)
+}
+
+// changeTurns changes the turns of every rollout's trace.
+func (r *rig) changeTurns(change func(*rollout.Turn)) {
+	r.t.Helper()
+
+	var lines strings.Builder
+
+	for line := range strings.Lines(r.fake.lines) {
+		var turn rollout.Turn
+		require.NoError(r.t, json.Unmarshal([]byte(line), &turn))
+		change(&turn)
+
+		changed, err := json.Marshal(turn)
+		require.NoError(r.t, err)
+		lines.Write(append(changed, '\n'))
+	}
+
+	r.fake.setTraceLines(lines.String())
+}
+
+// Each step of a task begins with how it ended, and its list leads to it.
+func TestPageShowsSteps(t *testing.T) {
+	t.Parallel()
+	r := start(t, withWeb)
+	r.record(mendingSession())
+	r.changeTurns(func(turn *rollout.Turn) {
+		if turn.Turn > 3 {
+			turn.Lineage = "step3." + turn.Lineage
+		}
+	})
+
+	edit := r.fake.edit
+	r.fake.edit = func(res *rollout.Result) {
+		edit(res)
+
+		res.Steps = []rollout.StepResult{
+			{Name: "find <b>it</b>", Attempt: 1, Outcome: rollout.Completed, Reward: new(1.0), Grading: rollout.Grading{Status: rollout.Graded}},
+			{Name: "mend", Attempt: 3, Outcome: rollout.AgentFailed, Reward: new(0.25), Grading: rollout.Grading{Status: rollout.Graded, Why: "no test"}, Rewards: map[string]float64{"style": 0.5}},
+		}
+	}
+	r.begin("steps")
+
+	b := newBrowser(t, 1440, 1000)
+	b.run(chromedp.Navigate(r.url + "/web/#/rollouts/steps"))
+	b.waitForText("#rollout .summary .steps li:first-child", "Step 1: find <b>it</b>")
+	b.waitForText("#rollout .turns > .step[data-step='1']", "Step 2: mend")
+	b.waitForText("#rollout .turns > .step[data-step='1']", "reward 0.25")
+	b.eventually(`document.querySelector("[data-step='0']").nextElementSibling.dataset.turn === "1"`)
+	b.eventually(`document.querySelector("[data-step='1']").nextElementSibling.dataset.turn === "4"`)
+	b.waitForText(".turn[data-turn='4']", "drops empty fields")
+	b.run(chromedp.Click(`//ol[@class="steps"]//button[contains(text(), "Step 2")]`))
+	b.eventually(`Math.abs(document.querySelector("[data-step='1']").getBoundingClientRect().top) < 200`)
+	b.run(chromedp.Click("#tab-verifier"))
+	b.waitForText("#panel-verifier .steps li:last-child", "mend reward 0.25 style 0.5 agent failed graded no test")
+	b.run(setColorScheme("dark"))
+	b.scrollBack()
+	b.requireReadable("steps")
+}
+
+// Calls of a subagent are one folded branch, wherever they stand; each summary begins a part, of which the last is open.
+func TestPageShowsBranches(t *testing.T) {
+	t.Parallel()
+	r := start(t, withWeb)
+	r.record(mendingSession())
+
+	changes := map[int]func(*rollout.Turn){
+		1: func(t *rollout.Turn) {
+			t.Kind, t.Branch, t.Lineage = rollout.KindSubagent, rollout.BranchSubagent, "ses_2"
+		},
+		3: func(t *rollout.Turn) {
+			t.Kind, t.Branch, t.Lineage = rollout.KindSubagent, rollout.BranchSubagent, "ses_2"
+		},
+		4: func(t *rollout.Turn) { t.Kind, t.Branch = rollout.KindSummary, rollout.BranchAuxiliary },
+		5: func(t *rollout.Turn) { t.Branch = rollout.BranchCompacted },
+		6: func(t *rollout.Turn) { t.Branch = rollout.BranchCompacted },
+	}
+	r.changeTurns(func(turn *rollout.Turn) {
+		if change := changes[turn.Turn]; change != nil {
+			change(turn)
+		}
+	})
+	r.begin("branches")
+
+	b := newBrowser(t, 1440, 1000)
+	b.run(chromedp.Navigate(r.url + "/web/#/rollouts/branches"))
+	b.waitForText(".branch[data-branch='subagent'] > summary", "The CSV parser")
+	b.waitForText(".branch[data-branch='subagent'] > summary", "turns 1–3, 2 calls")
+	b.eventually(`document.querySelectorAll(".branch[data-branch='subagent'] .turn").length === 2`)
+	b.eventually(`[...document.querySelectorAll(".turns > .turn")].map((e) => e.dataset.turn).join() === "2"`)
+	b.eventually(`[...document.querySelectorAll(".branch[open]")].map((e) => e.dataset.branch).join() === "compacted"`)
+	b.eventually(`document.querySelectorAll(".branch[data-branch='compacted'] .turn").length === 2`)
+	b.run(chromedp.Click("#tab-calls"))
+	b.run(chromedp.Click(`//div[@id="panel-calls"]//button[text()="3"]`))
+	b.eventually(`document.querySelector(".branch[data-branch='subagent']").open && document.activeElement.dataset.turn === "3"`)
+	b.scrollBack()
+	b.requireReadable("branches")
+}
+
 // Two rollouts of a group stand side by side, with the first turn that differs marked.
 func TestPageComparesRollouts(t *testing.T) {
 	t.Parallel()
@@ -400,8 +502,7 @@ func TestPageComparesRollouts(t *testing.T) {
 	b.waitForText(".compared > :last-child .first-difference", "I would rather write the parser anew.")
 	b.eventually(`document.querySelectorAll(".first-difference").length === 2`)
 	b.savePicture("compare")
-	// the check of overlaps does not know what a scrolled box hides
-	b.eventually(`(document.querySelectorAll(".compared > section").forEach((s) => (s.scrollTop = 0)), true)`)
+	b.scrollBack()
 	b.run(setColorScheme("dark"))
 	b.requireReadable("group")
 }

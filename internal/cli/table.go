@@ -26,6 +26,10 @@ func Table(w io.Writer, r rollout.Result) {
 	row("reward", "%s", reward(r))
 	row("turns", "%s", turns(r.Usage))
 
+	for n, step := range r.Steps {
+		row("step", "%d %s: %s", n+1, plain(step.Name), ofStep(step))
+	}
+
 	if v := verifier(r); v != "" {
 		row("verifier", "%s", v)
 	}
@@ -47,6 +51,20 @@ func Table(w io.Writer, r rollout.Result) {
 	if r.Error != nil && *r.Error != "" {
 		row("error", "%s", *r.Error)
 	}
+}
+
+// ofStep formats how a step ended: its reward, or why there is none, and its named rewards.
+func ofStep(s rollout.StepResult) string {
+	parts := []string{string(s.Outcome), "not graded"}
+	if s.Reward != nil {
+		parts[1] = fmt.Sprintf("reward %.4g", *s.Reward)
+	}
+
+	for _, name := range slices.Sorted(maps.Keys(s.Rewards)) {
+		parts = append(parts, fmt.Sprintf("%s %.4g", plain(name), s.Rewards[name]))
+	}
+
+	return joined(": ", strings.Join(parts, ", "), plain(s.Grading.Why))
 }
 
 // turns formats the number of turns with their tokens. The agents oracle and nop have none.

@@ -52,6 +52,22 @@ func TestTable(t *testing.T) {
 `, got)
 }
 
+// A task of several steps has a line for each that ran.
+func TestTableOfSteps(t *testing.T) {
+	t.Parallel()
+
+	half, none := 0.5, 0.0
+	got := table(rollout.Result{ID: "r1", Steps: []rollout.StepResult{
+		{Name: "parse", Outcome: rollout.Completed, Reward: &half, Rewards: map[string]float64{"style": 1, "reward": 0.5}},
+		{Name: "a\x1b[2J", Outcome: rollout.AgentFailed, Reward: &none, Grading: rollout.Grading{Why: "setup failed"}},
+		{Name: "last", Outcome: rollout.InfraFailed},
+	}})
+	require.Contains(t, got, `  step      1 parse: completed, reward 0.5, reward 0.5, style 1
+  step      2 a\x1b[2J: agent_failed, reward 0: setup failed
+  step      3 last: infra_failed, not graded
+`)
+}
+
 // Long commands and outputs are cut; only the first failures are shown.
 func TestTableShowsTheFirstFailures(t *testing.T) {
 	t.Parallel()

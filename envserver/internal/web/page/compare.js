@@ -1,5 +1,5 @@
 // Two rollouts of a group side by side, from the first turn in which they differ.
-import { complain, el } from "./dom.js";
+import { complain, el, reveal } from "./dom.js";
 import { transcript } from "./transcript.js";
 
 /** compare returns a form that selects two of the members that have ended, and shows their conversations. */
@@ -45,6 +45,7 @@ function mark(pair) {
     if (!article) return;
     article.classList.add("first-difference");
     const box = article.closest("section");
+    reveal(article, box);
     box.scrollTop += article.getBoundingClientRect().top - box.getBoundingClientRect().top;
   });
   return at ? `The first ${at} turns are the same; they differ from turn ${at + 1} on.` : "They differ from the first turn on.";

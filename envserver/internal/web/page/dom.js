@@ -24,6 +24,14 @@ export function complain(text) {
   show("alert", text !== "");
 }
 
+/** reveal opens what hides a node inside another. */
+export function reveal(node, within) {
+  for (let box = node; box && box !== within; box = box.parentElement) {
+    if (box.tagName === "DETAILS") box.open = true;
+    if (box.classList.contains("folded")) box.classList.remove("folded");
+  }
+}
+
 /** seconds formats a duration for a table. */
 export function seconds(s) {
   if (s === null || !Number.isFinite(s)) return "";

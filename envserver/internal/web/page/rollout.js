@@ -2,10 +2,11 @@
 import { ask, events, get, post } from "./api.js";
 import { calls } from "./calls.js";
 import { painter } from "./code.js";
-import { $, complain, el, facts, pretty, seconds } from "./dom.js";
+import { $, complain, el, facts, pretty, reveal, seconds } from "./dom.js";
 import { groupLink } from "./groups.js";
 import { outcome, rolloutLink } from "./rollouts.js";
 import { search } from "./search.js";
+import { stepList } from "./steps.js";
 import { tabs } from "./tabs.js";
 import { block, visible } from "./text.js";
 import { timeline } from "./timeline.js";
@@ -44,8 +45,13 @@ export async function rollout(id, query) {
     panes.classList.remove("right-only");
     remember({ turn });
     const node = left.node.querySelector(`[data-turn="${Number(turn)}"]`);
+    reveal(node, left.node);
     node?.scrollIntoView({ block: "start" });
     node?.focus({ preventScroll: true });
+  };
+  const openStep = (n) => {
+    panes.classList.remove("right-only");
+    left.node.querySelector(`[data-step="${n}"]`)?.scrollIntoView({ block: "start" });
   };
   const openTokens = (what) => {
     panes.classList.add("right-only");
@@ -75,7 +81,7 @@ export async function rollout(id, query) {
 
   const draw = () => {
     abort.hidden = state.phase === "done";
-    summary.replaceChildren(...standing(state, head, left.turns));
+    summary.replaceChildren(...standing(state, head, left.turns), stepList(head?.steps ?? [], openStep) ?? "");
   };
   const refresh = async () => {
     state = await get(path);
@@ -86,7 +92,7 @@ export async function rollout(id, query) {
     head = await get(path + "/result?part=head");
     draw();
     redraw("verifier", "calls", "tokens", "files", "logs", "data");
-    await left.load().catch((error) => left.fail(error.status === 404 ? "No model call was recorded." : error.message));
+    await left.load(head.steps).catch((error) => left.fail(error.status === 404 ? "No model call was recorded." : error.message));
     draw();
     if (right.current() === "tokens") openTokens(token());
     if (place.has("turn")) openTurn(place.get("turn"));
@@ -143,7 +149,7 @@ function standing(state, head, turns) {
     ["bad", state.error || head?.error], ["warn", state.waiting], ["warn", head?.grading?.why], ["warn", head?.untrained], ...(head?.resource_causes ?? []).map((c) => ["bad", cause(c)]),
   ].filter(([, text]) => text);
   const known = [
-    ["Task", visible(state.task_id ?? "")], ["Group", state.group_id && groupLink(state.group_id)], ["Model", models.map(visible).join(", ")], ["Weights", range(versions.map(visible))],
+    ["Task", visible(state.task_id ?? "")], ["Step", visible(state.step ?? "")], ["Group", state.group_id && groupLink(state.group_id)], ["Model", models.map(visible).join(", ")], ["Weights", range(versions.map(visible))],
     ["Turns", head ? usage.turns || turns.length : state.turns], ["Tokens", usage?.prompt_tokens ? `${usage.prompt_tokens.toLocaleString("en")} in, ${usage.completion_tokens.toLocaleString("en")} out` : ""],
     ["Cost", usage?.cost_usd ? `$${usage.cost_usd.toPrecision(2)}` : ""], ["Time", seconds((end - Date.parse(state.started_at)) / 1000)], ["Attempt", state.attempt > 1 ? state.attempt : ""], ["Host", visible(state.host ?? "")], ["Sandbox", visible(state.sandbox_id ?? head?.sandbox_id ?? "")],
   ];

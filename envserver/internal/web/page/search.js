@@ -1,5 +1,5 @@
 // Finds text in a node, marks it, and goes from one place to the next.
-import { el } from "./dom.js";
+import { el, reveal } from "./dom.js";
 
 /** search returns a field that searches the elements below a node. */
 export function search(node) {
@@ -13,10 +13,7 @@ export function search(node) {
     count.textContent = input.value ? (places.length ? `${at + 1} of ${places.length}` : "none") : "";
     if (at < 0) return;
     const place = places[at].startContainer.parentElement;
-    for (let box = place; box && box !== node; box = box.parentElement) {
-      if (box.tagName === "DETAILS") box.open = true;
-      if (box.classList.contains("folded")) box.classList.remove("folded");
-    }
+    reveal(place, node);
     place.scrollIntoView({ block: "center" });
   };
   input.addEventListener("input", () => {

@@ -1,6 +1,8 @@
 // The conversation of a rollout, turn by turn: live by its events, afterwards from its trace.
 import { get } from "./api.js";
+import { branches } from "./branches.js";
 import { el, seconds } from "./dom.js";
+import { stepHeading, stepOf } from "./steps.js";
 import { block, size, visible } from "./text.js";
 import { toolCall } from "./toolcall.js";
 
@@ -53,9 +55,11 @@ export function transcript(path, { onTurns, onShow }) {
     if (kind === "tool_start" || kind === "tool_end") timing(e.call_id);
   };
 
-  /** load shows the turns of the trace in place of the events. */
-  const load = async () => {
+  /** load shows the turns of the trace in place of the events, and where each step of the task begins. */
+  const load = async (steps = []) => {
     let after = 0;
+    let step = -1;
+    const { next, reset } = branches(list);
     note.textContent = "Loading …";
     do {
       const page = await get(`${path}/turns?after=${after}`);
@@ -64,7 +68,15 @@ export function transcript(path, { onTurns, onShow }) {
         list.replaceChildren();
         calls.clear();
       }
-      list.append(...page.turns.map((turn) => article(turn)));
+      for (const turn of page.turns) {
+        const of = stepOf(turn, steps);
+        if (of >= 0 && of !== step) {
+          reset();
+          list.append(stepHeading(steps[of], of));
+        }
+        step = of;
+        next(turn).append(article(turn));
+      }
       turns.push(...page.turns);
       onTurns(turns);
       after = page.next ?? 0;
@@ -155,7 +167,7 @@ function heading(turn, onShow) {
   const count = turn.usage?.completion_tokens;
   const tokens = onShow && turn.completion_token_ids ? el("button", { type: "button", class: "quiet-button", click: () => onShow(turn.turn) }, `${count || turn.completion_token_ids} tokens`) : count ? el("span", {}, `${count} tokens`) : null;
   return el("header", {},
-    el("b", {}, `Turn ${turn.turn}`), turn.kind && turn.kind !== "agent" ? el("span", { class: "tag" }, turn.kind) : null, turn.branch === "compacted" ? el("span", { class: "tag" }, "after a summary") : null,
+    el("b", {}, `Turn ${turn.turn}`), turn.kind && turn.kind !== "agent" ? el("span", { class: "tag" }, turn.kind) : null,
     el("span", { class: "chips" }, reason, turn.train === false ? el("span", { class: "quiet" }, "not trained") : null, tokens, el("span", {}, seconds(turn.latency_s ?? null))),
     why(turn).map(([tone, text]) => el("p", { class: tone }, visible(text))));
 }

@@ -1,5 +1,6 @@
 // How the reward came about: the commands of the task and of the verifier with their outputs, the failing one open.
 import { el, facts, seconds } from "./dom.js";
+import { ending } from "./steps.js";
 import { block, visible } from "./text.js";
 
 /** verifier returns the node of a result's grading. */
@@ -7,7 +8,10 @@ export function verifier(r) {
   const list = r.verify_results ?? [];
   const script = r.verifier_stdout || r.verifier_stderr || r.test_exit_code !== null && r.test_exit_code !== undefined;
   const nothing = !list.length && !script;
+  const steps = r.steps ?? [];
   return el("div", {},
+    steps.length ? [el("h3", {}, "Steps"), el("ol", { class: "steps" }, steps.map((step) => el("li", {}, el("b", {}, visible(step.name)), " ", ending(step).flatMap((node) => [node, " "])))),
+      el("h3", {}, `Verifier of step ${steps.length}`), el("p", { class: "quiet" }, "The result has the commands and outputs of the last step only.")] : null,
     facts([
       ["Grading", r.grading?.status?.replaceAll("_", " ")], ["Why", visible(r.grading?.why ?? "")], ["Reward", r.reward ?? "none"],
       ...Object.entries(r.rewards ?? {}).map(([name, value]) => ["Reward " + visible(name), value]),
