@@ -251,6 +251,8 @@ func TestProducersRefuse(t *testing.T) {
 		head + `"tasks":[{"instruction":"x"}],"verfy":1}`:                          "unknown argument",
 		`{"sink":"s","group_size":2,"rollout":7,"tasks":[{"instruction":"x"}]}`:    "rollout",
 		head + `"task_set":"mine","select":{"tasks":["x*"]}}`:                      "no task of",
+		head + `"task_set":"mine","require_checked":true}`:                         "has not checked it as it is now",
+		head + `"tasks":[{"instruction":"x"}],"require_checked":true}`:             "needs task_set",
 		head + `"tasks":[{"instruction":"x"}],"eval":{"task_set":"no","every":1}}`: "eval",
 	} {
 		status, _, out := r.do("POST", "/producers", body)
@@ -264,6 +266,7 @@ func TestProducersRefuse(t *testing.T) {
 	require.Equal(t, http.StatusAccepted, status, out)
 	require.Contains(t, out, "c.yaml")
 	require.Contains(t, out, "limits.turn")
+	require.Contains(t, out, `"unproved":1`)
 	require.Equal(t, 1, f.specs[0].Tasks.Len)
 	require.Len(t, f.specs[0].ID, 32)
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"strconv"
@@ -25,11 +26,14 @@ type produceFlags struct {
 	offpolicy, evalEvery, evalSize                 int
 	maxTokens, versionLag                          int
 	keepEqual, skipBroken, evalInstead, detach, js bool
-	markStale, oneVersion                          bool
+	markStale, oneVersion, requireChecked          bool
 	sel                                            selectFlags
 
 	// files to upload first: paths by digest
 	local map[string]string
+
+	// tasks of a set on this machine that are not proved
+	unproved int
 }
 
 func produceCommand(s std) *cobra.Command {
@@ -110,6 +114,12 @@ func (f *produceFlags) register(cmd *cobra.Command) {
 		"deliver groups beyond --max-version-lag nevertheless, with their lag",
 	)
 	fl.BoolVar(&f.skipBroken, "skip-broken", false, "leave broken tasks out")
+	fl.BoolVar(
+		&f.requireChecked,
+		"require-checked",
+		false,
+		"take only tasks that `rolloutd tasks check --oracle --nop` has proved; the others count as broken",
+	)
 	fl.StringVar(&f.evalSet, "eval", "", "task set of evaluations, by its name in the server's configuration")
 	fl.IntVar(&f.evalEvery, "eval-every", 10, "training steps between two evaluations")
 	fl.IntVar(&f.evalSize, "eval-group-size", 1, "rollouts of each task of an evaluation")
@@ -199,6 +209,7 @@ func (f *produceFlags) addTasks(args map[string]any) error {
 
 	if !isSet(f.tasks) && !isTaskFile(f.tasks) {
 		args["task_set"] = f.tasks
+		args["require_checked"] = f.requireChecked
 		args["select"] = map[string]any{
 			"tasks":   sel.Tasks,
 			"exclude": sel.Exclude,
@@ -221,11 +232,26 @@ func (f *produceFlags) addTasks(args map[string]any) error {
 		return err
 	}
 
+	checks, err := taskset.ReadChecks(f.tasks)
+	if err != nil {
+		return err
+	}
+
 	tasks := []any{}
 	f.local = map[string]string{}
 
 	for _, i := range chosen {
 		t, err := set.Task(i)
+		if err == nil {
+			err = checks.Unproved(t)
+		}
+
+		var unproved *taskset.UnprovedError
+		if errors.As(err, &unproved) && !f.requireChecked {
+			f.unproved++
+			err = nil
+		}
+
 		if err != nil && f.skipBroken {
 			// rolloutd tasks check reports it
 			continue
@@ -256,6 +282,10 @@ func (f *produceFlags) start(cmd *cobra.Command, s std, c *client.Client, args m
 
 	for _, why := range p.Broken {
 		fmt.Fprintln(s.err, "left out:", why)
+	}
+
+	if n := f.unproved + p.Unproved; n > 0 {
+		fmt.Fprintf(s.err, "not proved: %d tasks; `rolloutd tasks check %s --oracle --nop` proves tasks\n", n, f.tasks)
 	}
 
 	if f.detach {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -107,10 +109,11 @@ func tasksCheckCommand(s std) *cobra.Command {
 
 	concurrency := 4
 	cmd := &cobra.Command{
-		Use:     "check SET",
-		Short:   "Check each task of a set; with a server, that it can be solved and is not free",
-		Args:    cli.Arguments("SET"),
-		Long:    aboutSets + "\n\nCheck names each broken task with its file and field, and exits with 1 if there is one.",
+		Use:   "check SET",
+		Short: "Check each task of a set; with a server, that it can be solved and is not free",
+		Args:  cli.Arguments("SET"),
+		Long: aboutSets + "\n\nCheck names each broken task with its file and field, and exits with 1 if there is one. With --oracle and\n" +
+			"--nop it writes what it found beside the set, in rolloutd-checks.json of a folder or FILE.checks.json.",
 		Example: "  rolloutd tasks check examples/small\n  rolloutd tasks check examples/small --oracle --nop",
 	}
 	f.register(cmd)
@@ -138,17 +141,25 @@ func tasksCheckCommand(s std) *cobra.Command {
 
 		sound, broken := checkTasks(s.out, set, chosen, check)
 		c := connect()
+		problems := map[string]string{}
 
 		for _, trial := range trials(oracle, nop) {
 			bad := func(r cli.TaskResult) {
 				if why := trial.judge(r); why != "" {
 					broken++
+					problems[r.Task.Name] = cmp.Or(problems[r.Task.Name], why)
 
 					fmt.Fprintf(s.out, "broken  %-28s %s: %s\n", r.Task.Name, r.Task.Source, why)
 				}
 			}
 			if _, err := cli.RunTasks(cmd.Context(), c, sound, concurrency, trial.arguments, bad); err != nil {
 				return hint(err, c)
+			}
+		}
+
+		if oracle && nop {
+			if err := keepChecks(setPath(cfg, args[0]), sound, problems); err != nil {
+				fmt.Fprintln(s.err, "the checks are not kept beside the set:", err)
 			}
 		}
 
@@ -162,6 +173,22 @@ func tasksCheckCommand(s std) *cobra.Command {
 	}
 
 	return cmd
+}
+
+// keepChecks writes what was found of the tasks beside their set.
+func keepChecks(path string, tasks []taskset.Task, problems map[string]string) error {
+	checks := taskset.Checks{}
+
+	for _, t := range tasks {
+		digest, err := t.Digest()
+		if err != nil {
+			return err
+		}
+
+		checks[digest] = taskset.Check{Name: t.Name, At: time.Now().UTC(), Problem: problems[t.Name]}
+	}
+
+	return checks.Write(path)
 }
 
 // trial is a check that runs each task with an agent that needs no model.

@@ -210,6 +210,30 @@ func TestTasksCheckRunsSolutions(t *testing.T) {
 	}
 
 	require.NotContains(t, out, "good.yaml")
+
+	// what was found is beside the set, and a producer takes proved tasks alone where that is required
+	require.FileExists(t, filepath.Join(dir, "rolloutd-checks.json"))
+	p, env := serveProducers(t, "completed")
+	produce := []string{"produce", "--tasks", dir, "--group-size", "4", "--sink", "s", "--endpoint", "scripted"}
+
+	code, _, errText = rolloutd(t.Context(), env, produce...)
+	require.Zero(t, code, errText)
+	require.Len(t, p.asked["POST /producers"]["tasks"], 6)
+	require.Contains(t, errText, "not proved: 5 tasks; `rolloutd tasks check "+dir+" --oracle --nop` proves tasks\n")
+
+	code, _, errText = rolloutd(t.Context(), env, append(produce, "--require-checked")...)
+	require.Equal(t, 1, code)
+	require.Contains(t, errText, "fails.yaml: not proved: oracle: setup_failed: no such command")
+
+	code, _, errText = rolloutd(t.Context(), env, append(produce, "--require-checked", "--skip-broken")...)
+	require.Zero(t, code, errText)
+	require.Len(t, p.asked["POST /producers"]["tasks"], 1)
+
+	// a task that has changed is unchecked
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "good.yaml"), []byte(task("solution: [b]\n")), 0o600))
+	code, _, errText = rolloutd(t.Context(), env, append(produce, "--task", "good", "--require-checked")...)
+	require.Equal(t, 1, code)
+	require.Contains(t, errText, "good.yaml: not proved: `rolloutd tasks check --oracle --nop` has not checked it as it is now")
 }
 
 func TestRunASet(t *testing.T) {

@@ -47,6 +47,7 @@ type fields struct {
 	Select              *SelectArgs `json:"select,omitempty" jsonschema:"tasks of the set to run. Default: all"`
 	Shuffle             *int64      `json:"shuffle,omitempty" jsonschema:"seed of a random order, which differs in each epoch. Default: the order of the set"`
 	SkipBroken          bool        `json:"skip_broken,omitempty" jsonschema:"true: skip broken tasks and list them in the answer; false: refuse a set that has any"`
+	RequireChecked      bool        `json:"require_checked,omitempty" jsonschema:"true: tasks of task_set that rolloutd tasks check --oracle --nop has not proved count as broken"`
 	Sink                string      `json:"sink" jsonschema:"name of a sink in the server's configuration"`
 	GroupSize           int         `json:"group_size" jsonschema:"number of rollouts in a group, all of one task"`
 	MaxReplacements     *int        `json:"max_replacements,omitempty" jsonschema:"replacements in a group for rollouts that infrastructure failures lost. Default: group_size"`
@@ -99,7 +100,8 @@ const (
 // Started is the answer to a start.
 type Started struct {
 	producer.State
-	Broken []string `json:"broken,omitempty" description:"tasks that were skipped, with the reason"`
+	Broken   []string `json:"broken,omitempty" description:"tasks that were skipped, with the reason"`
+	Unproved int      `json:"unproved,omitempty" description:"number of tasks of task_set that rolloutd tasks check --oracle --nop has not proved"`
 }
 
 // Start reads the arguments, stores the tasks and starts the producer.
@@ -145,7 +147,7 @@ func (m *Starter) Start(ctx context.Context, args map[string]any) (Started, erro
 
 	s, err := m.Engine.StartProducer(ctx, p)
 
-	return Started{State: s, Broken: train.broken}, err
+	return Started{State: s, Broken: train.broken, Unproved: train.unproved}, err
 }
 
 const noDigest = "0000000000000000000000000000000000000000000000000000000000000000"
@@ -186,11 +188,16 @@ func separate(args map[string]any) (fields, taskSource, error) {
 		return a, src, fault.Field("task_set", "give task_set, the name of a configured set, or tasks, but not both")
 	}
 
+	if a.RequireChecked && a.TaskSet == "" {
+		return a, src, fault.Field("require_checked", "needs task_set: the checks of tasks are kept beside their set")
+	}
+
 	if a.Shuffle != nil && *a.Shuffle < 0 {
 		return a, src, fault.Field("shuffle", "must be a whole number from 0, got %d", *a.Shuffle)
 	}
 
-	src.set, src.selection, src.skipBroken = a.TaskSet, a.Select, a.SkipBroken
+	src.set, src.selection = a.TaskSet, a.Select
+	src.skipBroken, src.requireChecked = a.SkipBroken, a.RequireChecked
 
 	return a, src, nil
 }

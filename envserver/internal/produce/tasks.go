@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"iter"
 	"maps"
@@ -25,6 +26,9 @@ type taskSource struct {
 	rollout    map[string]any
 	skipBroken bool
 	eval       bool
+
+	// tasks of the set that were not proved are broken
+	requireChecked bool
 }
 
 // evaluation returns the source of the tasks of evaluations.
@@ -41,6 +45,9 @@ type storedTasks struct {
 
 	// left out, and why
 	broken []string
+
+	// number of tasks of a configured set that are not proved
+	unproved int
 }
 
 // maxBroken bounds the broken tasks that an error or an answer names.
@@ -63,6 +70,11 @@ func (m *Starter) storeTasks(ctx context.Context, src taskSource) (storedTasks, 
 				return
 			}
 
+			var unproved *taskset.UnprovedError
+			if errors.As(err, &unproved) && !src.requireChecked {
+				err = nil
+			}
+
 			var spec rollout.Spec
 			if err == nil {
 				spec, err = m.taskSpec(src, task)
@@ -70,6 +82,10 @@ func (m *Starter) storeTasks(ctx context.Context, src taskSource) (storedTasks, 
 
 			switch {
 			case err == nil:
+				if unproved != nil {
+					out.unproved++
+				}
+
 				out.key, spec.Model.SealedKey = spec.Model.SealedKey, ""
 				if !yield(spec, nil) {
 					return
@@ -112,7 +128,8 @@ func brokenTasks(broken []string, more int) error {
 	return fault.Field("tasks", "%d tasks are broken (skip_broken leaves them out): %s", len(broken)+more, text)
 }
 
-// tasks yields the arguments of each task as JSON. An error without a task means that the set cannot be opened.
+// tasks yields the arguments of each task as JSON. An error without a task means that the set cannot be opened;
+// a taskset.UnprovedError comes with the arguments.
 func (m *Starter) tasks(src taskSource) iter.Seq2[string, error] {
 	if src.set == "" {
 		return inlineTasks(src.inline)
@@ -126,6 +143,12 @@ func (m *Starter) tasks(src taskSource) iter.Seq2[string, error] {
 		}
 		defer set.Close()
 
+		checks, err := taskset.ReadChecks(m.TaskSets[src.set])
+		if err != nil {
+			yield("", err)
+			return
+		}
+
 		for _, i := range chosen {
 			task, err := set.Task(i)
 
@@ -133,6 +156,8 @@ func (m *Starter) tasks(src taskSource) iter.Seq2[string, error] {
 			if err == nil {
 				if text, err = json.Marshal(task.Arguments()); err != nil {
 					text = []byte(task.Name)
+				} else {
+					err = checks.Unproved(task)
 				}
 			}
 

@@ -18,6 +18,9 @@ import (
 type Producer struct {
 	producer.State
 	Broken []string `json:"broken,omitempty"`
+
+	// tasks of a configured set that `tasks check` has not proved
+	Unproved int `json:"unproved,omitempty"`
 }
 
 // StartProducer starts a producer, or finds the one that has the id.

@@ -138,6 +138,7 @@ class ProducerTask(TypedDict, total=False):
     select: dict[str, Any]
     shuffle: int
     skip_broken: bool
+    require_checked: bool
     sink: str
     group_size: int
     max_replacements: int

@@ -1,0 +1,109 @@
+package taskset
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/rolloutd/rolloutd/internal/durable"
+	"github.com/rolloutd/rolloutd/internal/fault"
+)
+
+// Checks are what `rolloutd tasks check --oracle --nop` has found of the tasks of a set, by their digests: a
+// task that changes is unchecked again.
+type Checks map[string]Check
+
+// Check is what was found of one task.
+type Check struct {
+	// of the task, for people
+	Name string    `json:"name"`
+	At   time.Time `json:"at"`
+
+	// why the task is not proved; "" if its solution earns the full reward, and doing nothing does not
+	Problem string `json:"problem,omitempty"`
+}
+
+// maxChecks bounds the file, in bytes: MaxTasks tasks with short names and no problems.
+const maxChecks = 256 << 20
+
+// ChecksFile is the file of the checks of the set at path: in a folder, and beside a file.
+func ChecksFile(path string) string {
+	if st, err := os.Stat(path); err == nil && st.IsDir() {
+		return filepath.Join(path, "rolloutd-checks.json")
+	}
+
+	return path + ".checks.json"
+}
+
+// ReadChecks returns the checks of the set at path; none if it was never checked. The error's kind is Invalid.
+func ReadChecks(path string) (Checks, error) {
+	file := ChecksFile(path)
+
+	f, err := os.Open(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Checks{}, nil
+	}
+
+	if err != nil {
+		return nil, fault.Wrap(fault.Invalid, err, "checks of the task set")
+	}
+
+	defer f.Close()
+
+	checks := Checks{}
+	if err := json.NewDecoder(io.LimitReader(f, maxChecks)).Decode(&checks); err != nil {
+		return nil, fault.Wrap(fault.Invalid, err, "%s: delete the file and check the set again", file)
+	}
+
+	return checks, nil
+}
+
+// Write adds the checks to those of the set at path. Of a digest the later check remains.
+func (c Checks) Write(path string) error {
+	all, err := ReadChecks(path)
+	if err != nil {
+		return err
+	}
+
+	maps.Copy(all, c)
+
+	text, err := json.MarshalIndent(all, "", " ")
+	if err != nil {
+		return err
+	}
+
+	file := ChecksFile(path)
+	if err := durable.Replace(file, append(text, '\n')); err != nil {
+		return err
+	}
+
+	// a server of another user reads it
+	return os.Chmod(file, 0o644)
+}
+
+// UnprovedError means that a task is not known to be solvable and not free.
+type UnprovedError struct{ Source, Why string }
+
+func (e *UnprovedError) Error() string { return e.Source + ": not proved: " + e.Why }
+
+// Unproved returns an UnprovedError if the task was not checked, or has changed since, or its check found a problem.
+func (c Checks) Unproved(t Task) error {
+	digest, err := t.Digest()
+	if err != nil {
+		return err
+	}
+
+	switch check, ok := c[digest]; {
+	case !ok:
+		return &UnprovedError{t.Source, "`rolloutd tasks check --oracle --nop` has not checked it as it is now"}
+	case check.Problem != "":
+		return &UnprovedError{t.Source, check.Problem}
+	}
+
+	return nil
+}
