@@ -433,6 +433,7 @@ func TestPageShowsSteps(t *testing.T) {
 	b.waitForText("#panel-verifier .steps li:last-child", "mend reward 0.25 style 0.5 agent failed graded no test")
 	b.run(setColorScheme("dark"))
 	b.scrollBack()
+	b.savePicture("steps")
 	b.requireReadable("steps")
 }
 
@@ -472,7 +473,50 @@ func TestPageShowsBranches(t *testing.T) {
 	b.run(chromedp.Click(`//div[@id="panel-calls"]//button[text()="3"]`))
 	b.eventually(`document.querySelector(".branch[data-branch='subagent']").open && document.activeElement.dataset.turn === "3"`)
 	b.scrollBack()
+	b.savePicture("branches")
 	b.requireReadable("branches")
+}
+
+// The files at the end are a tree. A file that the agent edited stands against what it was before; what cannot be known
+// is said.
+func TestPageShowsFiles(t *testing.T) {
+	t.Parallel()
+	r := start(t, withWeb)
+	r.record(mendingSession())
+
+	edit := r.fake.edit
+	r.fake.edit = func(res *rollout.Result) {
+		edit(res)
+
+		after := "        elif char == ',' and not quoted:\n            fields.append(field)\n            field = ''\n        else:\n            field += char\n    fields.append(field)\n    return fields"
+		res.WorkdirFiles = map[string]string{
+			"/code/parser.py":                 "def split(line):\n" + after + "\n",
+			"/code/deep/er/<b>x</b>.txt":      "<script>document.title='owned'</script>",
+			"/code/__proto__/constructor.txt": strings.Repeat("é", 8000),
+		}
+		res.FilesExtra = []string{"/code/logo.png"}
+	}
+	r.begin("files")
+
+	b := newBrowser(t, 1440, 1000)
+	b.run(chromedp.Navigate(r.url + "/web/#/rollouts/files?tab=files"))
+	b.waitForText("#panel-files .folder > summary", "code/")
+	b.waitForText("#panel-files", "logo.png not collected")
+	b.waitForText("#panel-files .folder .folder > summary", "__proto__/")
+	b.waitForText("#panel-files h3 + ul", "/code/notes.md written in turn 4")
+	b.waitForText("#panel-files", "The files at the start are not kept")
+	b.eventually(`(document.querySelectorAll("#panel-files .file-item").forEach((e) => (e.open = true)), true)`)
+	b.waitForText("#panel-files", "Against the file before the first edit")
+	b.waitForText("#panel-files .diff .line.removed", "if field:")
+	b.waitForText("#panel-files", "<script>document.title='owned'</script>")
+	b.waitForText("#panel-files", "This is the beginning of the file.")
+	b.eventually(`document.title === "files – rolloutd" && document.querySelectorAll("main script").length === 0`)
+	b.run(setColorScheme("dark"))
+	b.scrollBack()
+	b.savePicture("files")
+	b.requireReadable("files")
+	b.run(chromedp.Click(`//div[@id="panel-files"]//button[text()="edited in turn 3"]`))
+	b.eventually(`document.activeElement.dataset.turn === "3"`)
 }
 
 // Two rollouts of a group stand side by side, with the first turn that differs marked.

@@ -3,6 +3,7 @@ import { ask, events, get, post } from "./api.js";
 import { calls } from "./calls.js";
 import { painter } from "./code.js";
 import { $, complain, el, facts, pretty, reveal, seconds } from "./dom.js";
+import { files } from "./files.js";
 import { groupLink } from "./groups.js";
 import { outcome, rolloutLink } from "./rollouts.js";
 import { search } from "./search.js";
@@ -66,7 +67,7 @@ export async function rollout(id, query) {
     ["calls", "Model calls", later(() => calls(left.turns, openTurn))],
     ["verifier", "Verifier", later(() => verifier(head))],
     ["tokens", "Tokens", later(() => truth.node)],
-    ["files", "Files", later(() => files(path))],
+    ["files", "Files", later(() => files(path, left.turns, left.times, openTurn))],
     ["logs", "Logs", () => el("div", {}, head ? logs(path) : null, el("h3", {}, "Events"), log)],
     ["data", "Data", later(() => data(path, head))],
   ], (tab) => {
@@ -91,9 +92,10 @@ export async function rollout(id, query) {
   const finish = async () => {
     head = await get(path + "/result?part=head");
     draw();
-    redraw("verifier", "calls", "tokens", "files", "logs", "data");
+    redraw("verifier", "calls", "tokens", "logs", "data");
     await left.load(head.steps).catch((error) => left.fail(error.status === 404 ? "No model call was recorded." : error.message));
     draw();
+    redraw("files");
     if (right.current() === "tokens") openTokens(token());
     if (place.has("turn")) openTurn(place.get("turn"));
   };
@@ -195,19 +197,6 @@ function logEvent(log, kind, e) {
   if (kind === "tool_output" || kind === "text" || kind === "thinking") return;
   log.append(el("li", {}, el("time", {}, at ? new Date(at).toLocaleTimeString() : ""), el("b", {}, kind), " ", visible(String(text).slice(0, 300))));
   while (log.childElementCount > 2000) log.firstChild.remove();
-}
-
-function files(path) {
-  const node = el("div", {}, el("p", { class: "quiet" }, "Loading …"));
-  get(path + "/result").then((r) => {
-    const list = Object.entries({ ...r.workdir_files, ...r.files }).sort(([a], [b]) => a.localeCompare(b));
-    node.replaceChildren(...list.map(([name, body]) => {
-      const item = el("details", { class: "file-item" }, el("summary", {}, el("code", {}, visible(name)), el("span", { class: "chips" }, `${body.split("\n").length} lines`)));
-      item.addEventListener("toggle", () => item.childElementCount === 1 && item.append(block(body, { className: "file", paint: painter(name) })));
-      return item;
-    }), ...(list.length ? [] : [el("p", { class: "quiet" }, "No file was collected.")]), ...((r.files_extra ?? []).length ? [el("p", { class: "quiet" }, "Not collected: " + r.files_extra.map(visible).join(", "))] : []));
-  }, (error) => node.replaceChildren(el("p", { class: "bad" }, error.message)));
-  return node;
 }
 
 const logs = (path) => el("div", {}, ["agent", "verifier", "proxy", "network"].map((name) => {

@@ -57,6 +57,26 @@ function parse(text) {
 const string = (...values) => values.find((v) => typeof v === "string");
 const pathOf = (a) => string(a.filePath, a.file_path, a.path, a.filename, a.file) ?? "";
 
+// editsOf returns the edits of a call as [before, after]; null: it is none.
+function editsOf(a) {
+  const edits = Array.isArray(a.edits) ? a.edits : [a];
+  const pairs = edits.map((e) => [string(e?.oldString, e?.old_string, e?.old_str, e?.old), string(e?.newString, e?.new_string, e?.new_str, e?.new)]);
+  return pairs.length && pairs.every(([before, after]) => before !== undefined && after !== undefined) ? pairs : null;
+}
+
+const contentOf = (a) => string(a.content, a.contents, a.file_text);
+
+/** fileChange returns what a call's arguments say of a file: {path, edits} or {path, content}; null: they change none. */
+export function fileChange(text) {
+  const args = parse(text);
+  const path = args && pathOf(args);
+  if (!path || string(args.command, args.cmd, args.script) !== undefined) return null;
+  const edits = editsOf(args);
+  if (edits) return { path, edits };
+  const content = contentOf(args);
+  return content === undefined ? null : { path, content };
+}
+
 // shape returns the title of a call and its body.
 function shape(a) {
   const command = string(a.command, a.cmd, a.script);
@@ -64,15 +84,14 @@ function shape(a) {
   if (command !== undefined) return [string(a.description) ?? "", [block(command, { className: "command" }), others("command", "cmd", "script", "description")]];
   const path = pathOf(a);
   const paths = ["filePath", "file_path", "path", "filename", "file"];
-  const edits = Array.isArray(a.edits) ? a.edits : [a];
-  const pairs = edits.map((e) => [string(e?.oldString, e?.old_string, e?.old_str, e?.old), string(e?.newString, e?.new_string, e?.new_str, e?.new)]);
-  if (pairs.length && pairs.every(([before, after]) => before !== undefined && after !== undefined)) {
+  const pairs = editsOf(a);
+  if (pairs) {
     const changes = pairs.map(([before, after]) => block(after, { className: "diff", paint: () => paintDiff(diff(before, after)) }));
     return [path, [changes, others(...paths, "edits", "oldString", "old_string", "old_str", "old", "newString", "new_string", "new_str", "new")]];
   }
   const patch = string(a.patch, a.patchText, a.diff);
   if (patch !== undefined) return [path, [block(patch, { className: "diff", paint: (text) => paintDiff(patchLines(text)) }), others(...paths, "patch", "patchText", "diff")]];
-  const content = string(a.content, a.contents, a.file_text);
+  const content = contentOf(a);
   if (content !== undefined && path) return [path, [block(content, { className: "file", paint: painter(path) }), others(...paths, "content", "contents", "file_text")]];
   const code = string(a.code);
   if (code !== undefined) return [path, [block(code, { className: "file", paint: painter("x.py") }), others(...paths, "code")]];
