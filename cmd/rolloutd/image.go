@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"text/tabwriter"
 	"time"
 
@@ -11,7 +12,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rolloutd/rolloutd/internal/cli"
+	"github.com/rolloutd/rolloutd/internal/config"
+	"github.com/rolloutd/rolloutd/internal/daemon"
 	hostimages "github.com/rolloutd/rolloutd/internal/daemon/images"
+	"github.com/rolloutd/rolloutd/internal/dockerfile"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/image"
 )
@@ -97,49 +101,96 @@ func imageImportCommand(s std) *cobra.Command {
 }
 
 func imageBuildCommand(s std) *cobra.Command {
-	var template image.Template
+	var (
+		template image.Template
+		args     map[string]string
+	)
 
-	e2b := false
+	f, build, e2b := settings{s: s}, buildFlags{timeout: time.Hour}, false
 	cmd := &cobra.Command{
 		Use:   "build FOLDER NAME",
-		Short: "Build an image of a Dockerfile, with BuildKit or Docker",
+		Short: "Build an image of a Dockerfile",
 		Args:  cli.Arguments("FOLDER", "NAME"),
-		Long: "Build needs buildctl with a BuildKit daemon, or docker with a Docker daemon. Without either, build the image elsewhere and\n" +
-			"import it: rolloutd image import. With --e2b it builds nothing: it writes FOLDER/" + image.TemplateFile + ", the definition of a template\n" +
-			"that sandboxes on the backend e2b can use, and prints the command that builds it at E2B.",
-		Example: "  rolloutd image build . myapp:1\n  rolloutd image build --e2b --from python:3.12 . myapp",
+		Long: "Build uses buildctl or docker where its daemon answers, and else builds by itself, in sandboxes of this host: docs/images.md.\n" +
+			"With --e2b it builds nothing: it writes FOLDER/" + image.TemplateFile + ", the definition of a template that sandboxes on the backend\n" +
+			"e2b can use, and prints the command that builds it at E2B.",
+		Example: "  rolloutd image build . myapp:1\n  rolloutd image build . myapp:1 --network \"*\"\n  rolloutd image build --e2b --from python:3.12 . myapp",
 	}
+	f.register(cmd)
+	build.register(cmd)
 	cmd.Flags().StringVarP(&template.Dockerfile, "file", "f", "Dockerfile", "path of the Dockerfile below FOLDER")
+	cmd.Flags().StringToStringVar(&args, "build-arg", nil, "values for ARG: NAME=VALUE")
 	cmd.Flags().BoolVar(&e2b, "e2b", false, "write the definition of a template of E2B")
 	cmd.Flags().
 		StringVar(&template.From, "from", "", "with --e2b: a Debian image of a registry, instead of a Dockerfile")
-	withImages(s, cmd, func(ctx context.Context, images *image.Store, args []string) error {
-		i, err := image.Build(ctx, images, image.BuildJob{
-			Folder:     args[0],
-			Dockerfile: template.Dockerfile,
-			Name:       args[1],
-			Output:     s.err,
-		})
-		if err != nil {
-			return err
-		}
+	cmd.RunE = func(cmd *cobra.Command, names []string) error {
+		template.Folder, template.Name = names[0], names[1]
 
-		return added(s.out, i, args[1])
-	})
-	buildHere := cmd.RunE
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		switch {
 		case e2b:
-			template.Folder, template.Name = args[0], args[1]
 			return writeTemplate(s.out, template)
 		case template.From != "":
 			return fault.New(fault.Invalid, "--from needs --e2b")
 		}
 
-		return buildHere(cmd, args)
+		cfg, err := f.load(nil)
+		if err != nil {
+			return err
+		}
+
+		i, err := build.image(cmd.Context(), cfg, f.log(), dockerfile.Job{
+			Folder: template.Folder, Dockerfile: template.Dockerfile, Name: template.Name, Args: args,
+			Output: s.err, Timeout: build.timeout,
+		})
+		if err != nil {
+			return err
+		}
+
+		return added(s.out, i, template.Name)
 	}
 
 	return cmd
+}
+
+// buildFlags are the flags of commands that build images.
+type buildFlags struct {
+	hosts     []string
+	memoryMiB int
+	timeout   time.Duration
+}
+
+func (b *buildFlags) register(cmd *cobra.Command) {
+	fl := cmd.Flags()
+	fl.StringSliceVar(&b.hosts, "network", nil, "hosts that RUN may reach, \"*\" for all public ones (default: sandbox.network.max)")
+	fl.IntVar(&b.memoryMiB, "memory-mib", 4096, "memory of a RUN with the files that it writes")
+	fl.DurationVar(&b.timeout, "timeout", b.timeout, "time for a build")
+}
+
+// image builds with BuildKit or Docker where they answer, else in sandboxes of this host.
+func (b *buildFlags) image(
+	ctx context.Context, cfg config.Config, log *slog.Logger, j dockerfile.Job,
+) (image.Image, error) {
+	hosts := b.hosts
+	if hosts == nil {
+		hosts = cfg.Sandbox.Network.Max
+	}
+
+	builder, err := daemon.Builder(cfg, log, hosts)
+	if err != nil {
+		return image.Image{}, err
+	}
+
+	builder.MemoryMiB = b.memoryMiB
+
+	ctx, cancel := context.WithTimeoutCause(
+		ctx, j.Timeout, fault.New(fault.Timeout, "the build of %s took longer than %s", j.Folder, j.Timeout),
+	)
+	defer cancel()
+
+	return image.Build(ctx, builder.Images, image.BuildJob{
+		Folder: j.Folder, Dockerfile: j.Dockerfile, Name: j.Name, Args: j.Args, Output: j.Output,
+		Own: func(ctx context.Context) (image.Image, error) { return builder.Build(ctx, j) },
+	})
 }
 
 // writeTemplate writes the definition of a template and says what to do with it.

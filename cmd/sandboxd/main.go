@@ -6,6 +6,7 @@
 //	sandboxd stage              the step between the host and bwrap; see package launcher
 //	sandboxd place              the first process of the place of the work in a verifier's sandbox; see sandboxd.Place
 //	sandboxd child              the step between sandboxd and a process that it starts; see package prestart
+//	sandboxd first FD           becomes the command of an image's build, the first process of its sandbox; see package prestart
 //	sandboxd file TOOL          reads, writes, edits or lists files for a tool call; see package filetool
 //	sandboxd attach [--framed TIME] PATH
 //	                            carries a control connection over its standard streams; see package attach
@@ -79,6 +80,8 @@ func run(ctx context.Context, args []string) error {
 		return sandboxd.ServePlace(ctx)
 	case prestart.Command:
 		return prestart.Run()
+	case prestart.FirstCommand:
+		return prestart.RunFirst(args[1:])
 	case wire.FileTool:
 		if len(args) != 2 {
 			return fmt.Errorf("file: needs one tool, got %d arguments", len(args)-1)

@@ -228,6 +228,26 @@ func syncAll(dir string) error {
 
 // unpackLayer unpacks one layer into the new folder dir, and checks its digest.
 func (s *Store) unpackLayer(ctx context.Context, l v1.Layer, id string, b *budget, dir string) error {
+	content, err := l.Uncompressed()
+	if err != nil {
+		return readError(registryError(err))
+	}
+	defer content.Close()
+
+	sum := sha256.New()
+	if err := s.unpackInto(ctx, io.TeeReader(content, sum), b, dir); err != nil {
+		return err
+	}
+
+	if got := "sha256:" + hex.EncodeToString(sum.Sum(nil)); got != id {
+		return fault.New(fault.Invalid, "image: a layer has the digest %s, but the configuration has %s", got, id)
+	}
+
+	return nil
+}
+
+// unpackInto unpacks the tar of a layer to its end into the folder dir, and records its size there.
+func (s *Store) unpackInto(ctx context.Context, content io.Reader, b *budget, dir string) error {
 	if err := os.MkdirAll(filepath.Join(dir, rootDir), 0o755); err != nil {
 		return fault.Wrap(fault.Exhausted, err, "unpack layer")
 	}
@@ -238,15 +258,8 @@ func (s *Store) unpackLayer(ctx context.Context, l v1.Layer, id string, b *budge
 	}
 	defer root.Close()
 
-	content, err := l.Uncompressed()
-	if err != nil {
-		return readError(registryError(err))
-	}
-	defer content.Close()
-
-	sum := sha256.New()
 	bounded := &boundedReader{
-		r:    io.TeeReader(until(ctx, content), sum),
+		r:    until(ctx, content),
 		left: s.o.Limits.Bytes + int64(s.o.Limits.Entries)*tarOverhead,
 	}
 
@@ -257,10 +270,6 @@ func (s *Store) unpackLayer(ctx context.Context, l v1.Layer, id string, b *budge
 	// padding after the last entry belongs to the digest
 	if _, err := io.Copy(io.Discard, bounded); err != nil {
 		return readError(registryError(err))
-	}
-
-	if got := "sha256:" + hex.EncodeToString(sum.Sum(nil)); got != id {
-		return fault.New(fault.Invalid, "image: a layer has the digest %s, but the configuration has %s", got, id)
 	}
 
 	return fault.Wrap(fault.Exhausted, s.writeJSON(filepath.Join(dir, recordFile), written), "record layer")

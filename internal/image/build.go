@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
@@ -23,11 +25,18 @@ type BuildJob struct {
 	// of the image
 	Name string
 
+	// values for ARG
+	Args map[string]string
+
 	// of the builder
 	Output io.Writer
+
+	// Own builds where neither BuildKit nor Docker answers; nil: the error says what is missing.
+	Own func(ctx context.Context) (Image, error)
 }
 
-// Build builds an image and adds it to the images of this host.
+// Build builds an image with the first of BuildKit, Docker and Own that there is, and adds it to the images of this
+// host.
 func Build(ctx context.Context, images *Store, j BuildJob) (Image, error) {
 	if _, err := ParseName(j.Name); err != nil {
 		return Image{}, err
@@ -44,12 +53,21 @@ func Build(ctx context.Context, images *Store, j BuildJob) (Image, error) {
 	defer os.RemoveAll(temp)
 
 	archive := filepath.Join(temp, "image.tar")
-	if err := j.run(ctx, archive); err != nil {
+
+	err = j.run(ctx, archive)
+	if errors.Is(err, errNoBuilder) && j.Own != nil {
+		return j.Own(ctx)
+	}
+
+	if err != nil {
 		return Image{}, err
 	}
 
 	return images.Import(ctx, archive, j.Name)
 }
+
+// errNoBuilder means that no builder's daemon answers.
+var errNoBuilder = errors.New("this machine has no builder that answers")
 
 // run builds into an archive with the first builder that answers.
 func (j BuildJob) run(ctx context.Context, archive string) error {
@@ -70,9 +88,10 @@ func (j BuildJob) run(ctx context.Context, archive string) error {
 		return nil
 	}
 
-	return fault.New(
+	return fault.Wrap(
 		fault.Unavailable,
-		"build: this machine has no builder that answers: %s; start one, or build elsewhere and use `rolloutd image import`",
+		errNoBuilder,
+		"build: %s; start one, or build elsewhere and use `rolloutd image import`",
 		strings.Join(missing, ", "),
 	)
 }
@@ -87,14 +106,23 @@ type builder struct {
 }
 
 func builders(j BuildJob, archive string) []builder {
+	var buildkitArgs, dockerArgs []string
+	for _, name := range slices.Sorted(maps.Keys(j.Args)) {
+		buildkitArgs = append(buildkitArgs, "--opt", "build-arg:"+name+"="+j.Args[name])
+		dockerArgs = append(dockerArgs, "--build-arg", name+"="+j.Args[name])
+	}
+
 	return []builder{
-		{"buildctl", []string{"buildctl", "debug", "workers"}, [][]string{{
+		{"buildctl", []string{"buildctl", "debug", "workers"}, [][]string{slices.Concat([]string{
 			"buildctl", "build", "--frontend", "dockerfile.v0", "--local", "context=" + j.Folder, "--local",
 			"dockerfile=" + j.Folder, "--opt", "filename=" + j.Dockerfile, "--output",
 			"type=oci,dest=" + archive,
-		}}},
+		}, buildkitArgs)}},
 		{"docker", []string{"docker", "version"}, [][]string{
-			{"docker", "build", "--tag", j.Name, "--file", filepath.Join(j.Folder, j.Dockerfile), j.Folder},
+			slices.Concat(
+				[]string{"docker", "build", "--tag", j.Name, "--file", filepath.Join(j.Folder, j.Dockerfile)},
+				dockerArgs, []string{j.Folder},
+			),
 			{"docker", "save", "--output", archive, j.Name},
 		}},
 	}

@@ -54,6 +54,7 @@ const (
 	namesDir  = "names"
 	tempDir   = "tmp"
 	locksDir  = "locks"
+	stepsDir  = "steps"
 	storeLock = "lock"
 
 	// of a layer

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/image"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
@@ -20,6 +21,20 @@ const (
 	// maxID is the highest possible id of an image.
 	maxID = 1<<16 - 1
 )
+
+// AccountOf finds a user of an image as a container engine would: a name or an id, with an optional group. "" is root.
+func AccountOf(use *image.Use, user string) (wire.Account, error) {
+	if user == "" {
+		return wire.Account{}, nil
+	}
+
+	a, err := accountOf(Stored(use), user)
+	if a == nil || err != nil {
+		return wire.Account{}, err
+	}
+
+	return *a, nil
+}
 
 // accountOf finds the agent's user in the image, as a container engine would: a name or an id, with an
 // optional group; without one it takes the user's groups in the image. An image without a user means root.
@@ -185,4 +200,24 @@ func check(a wire.Account) error {
 	}
 
 	return nil
+}
+
+// HomeOf returns the home of a user id in the image; "/" without one.
+func HomeOf(use *image.Use, uid int) string {
+	passwd, err := records(Stored(use), "/etc/passwd")
+	if err != nil {
+		passwd = nil
+	}
+
+	for _, r := range passwd {
+		if len(r) > 5 && r[2] == strconv.Itoa(uid) && strings.HasPrefix(r[5], "/") {
+			return r[5]
+		}
+	}
+
+	if uid == 0 {
+		return "/root"
+	}
+
+	return "/"
 }

@@ -20,6 +20,9 @@ type Overlay struct {
 	// folders, the lowest first
 	Layers  []string `json:"layers"`
 	SizeMiB int      `json:"size_mib"`
+	// Upper is a descriptor of a file system that is mounted at At in place of one of SizeMiB, so that its
+	// owner finds what was changed below upper; 0: none.
+	Upper int `json:"upper,omitempty"`
 	// Base is the host's user id for the image's id 0; IDs is the number of mapped ids. 0: ids are not mapped.
 	Base int `json:"base"`
 	IDs  int `json:"ids"`
@@ -56,8 +59,7 @@ func (o Overlay) Mount() error {
 		return err
 	}
 
-	options := fmt.Sprintf("size=%dm,nr_inodes=%d,mode=0755", o.SizeMiB, maxInodes)
-	if err := unix.Mount("rolloutd", o.At, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
+	if err := o.mountMemory(); err != nil {
 		return fmt.Errorf("tmpfs on %s: %w", o.At, err)
 	}
 
@@ -81,6 +83,47 @@ func (o Overlay) Mount() error {
 	}
 
 	return o.AddTo(filepath.Join(o.At, "root"))
+}
+
+// mountMemory mounts the file system that gets what is written.
+func (o Overlay) mountMemory() error {
+	if o.Upper != 0 {
+		defer unix.Close(o.Upper)
+		return unix.MoveMount(o.Upper, "", unix.AT_FDCWD, o.At, unix.MOVE_MOUNT_F_EMPTY_PATH)
+	}
+
+	options := fmt.Sprintf("size=%dm,nr_inodes=%d,mode=0755", o.SizeMiB, maxInodes)
+
+	return unix.Mount("rolloutd", o.At, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, options)
+}
+
+// Memory returns a new file system in memory that is mounted nowhere, for Overlay.Upper. It lives until its last
+// descriptor and mount are gone.
+func Memory(mib int) (*os.File, error) {
+	fs, err := unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("tmpfs: %w", err)
+	}
+	defer unix.Close(fs)
+
+	for option, value := range map[string]string{
+		"size": strconv.Itoa(mib) + "m", "nr_inodes": strconv.Itoa(maxInodes), "mode": "0755",
+	} {
+		if err := unix.FsconfigSetString(fs, option, value); err != nil {
+			return nil, fmt.Errorf("option %s of tmpfs: %w", option, err)
+		}
+	}
+
+	if err := unix.FsconfigCreate(fs); err != nil {
+		return nil, fmt.Errorf("tmpfs: %w", err)
+	}
+
+	fd, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV)
+	if err != nil {
+		return nil, fmt.Errorf("tmpfs: %w", err)
+	}
+
+	return os.NewFile(uintptr(fd), "tmpfs"), nil
 }
 
 // mountLayers mounts each layer below At, and returns their names there, the highest first.

@@ -55,30 +55,46 @@ func (n *namespace) close() {
 // start stores bwrap's description of the first process in dir, maps its user ids to the host's, and starts
 // it. It never maps the host's root, whose id would be enough to write to /proc/sys.
 func (n *namespace) start(ctx context.Context, dir string) error {
-	stop := context.AfterFunc(ctx, func() { _ = n.info.SetReadDeadline(time.Unix(1, 0)) })
-	defer stop()
-
-	data, err := readObject(n.info)
+	first, err := n.describe(ctx, dir)
 	if err != nil {
-		return fmt.Errorf("description by bwrap: %w", err)
-	}
-
-	if err := os.WriteFile(filepath.Join(dir, infoFile), data, 0o600); err != nil {
 		return err
 	}
 
+	return n.admit(first)
+}
+
+// describe stores bwrap's description of the first process in dir.
+func (n *namespace) describe(ctx context.Context, dir string) (initProcess, error) {
+	stop := context.AfterFunc(ctx, func() { _ = n.info.SetReadDeadline(time.Unix(1, 0)) })
+	defer stop()
+
 	var first initProcess
-	if err := json.Unmarshal(data, &first); err != nil || first.PID <= 1 {
-		return fmt.Errorf("description by bwrap: %.200q", data)
+
+	data, err := readObject(n.info)
+	if err != nil {
+		return first, fmt.Errorf("description by bwrap: %w", err)
 	}
 
+	if err := os.WriteFile(filepath.Join(dir, infoFile), data, 0o600); err != nil {
+		return first, err
+	}
+
+	if err := json.Unmarshal(data, &first); err != nil || first.PID <= 1 {
+		return first, fmt.Errorf("description by bwrap: %.200q", data)
+	}
+
+	return first, nil
+}
+
+// admit maps the user ids of the first process and starts it.
+func (n *namespace) admit(first initProcess) error {
 	for _, file := range []string{"uid_map", "gid_map"} {
 		if err := os.WriteFile(fmt.Sprintf("/proc/%d/%s", first.PID, file), []byte(n.ids), 0); err != nil {
 			return err
 		}
 	}
 
-	_, err = n.run.Write([]byte{1})
+	_, err := n.run.Write([]byte{1})
 
 	return err
 }

@@ -14,19 +14,7 @@ import (
 
 // execute finds the program with the rights of its user, and executes it.
 func execute(c Config) error {
-	if len(c.Argv) == 0 || c.Argv[0] == "" {
-		return fault.Field("argv", "has no program")
-	}
-
-	if !filepath.IsAbs(c.Dir) {
-		return fault.Field("dir", "%q must be an absolute path", c.Dir)
-	}
-
-	if err := os.Chdir(c.Dir); err != nil {
-		return fault.Field("dir", "%q is not a directory of the sandbox", c.Dir)
-	}
-
-	program, err := lookPath(c.Argv[0], c.Path)
+	program, err := find(c)
 	if err != nil {
 		return err
 	}
@@ -35,7 +23,29 @@ func execute(c Config) error {
 		return err
 	}
 
-	err = unix.Exec(program, c.Argv, c.Env)
+	return replace(program, c)
+}
+
+// find enters the folder of the program, and returns the program's path.
+func find(c Config) (string, error) {
+	if len(c.Argv) == 0 || c.Argv[0] == "" {
+		return "", fault.Field("argv", "has no program")
+	}
+
+	if !filepath.IsAbs(c.Dir) {
+		return "", fault.Field("dir", "%q must be an absolute path", c.Dir)
+	}
+
+	if err := os.Chdir(c.Dir); err != nil {
+		return "", fault.Field("dir", "%q is not a directory of the sandbox", c.Dir)
+	}
+
+	return lookPath(c.Argv[0], c.Path)
+}
+
+// replace replaces this process by the program.
+func replace(program string, c Config) error {
+	err := unix.Exec(program, c.Argv, c.Env)
 	// root of an image can remove the loader of every program
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ELIBBAD) {
 		return fault.Field("argv", "%q needs an interpreter or loader that the sandbox does not have: %v", program, err)

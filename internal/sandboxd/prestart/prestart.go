@@ -92,7 +92,7 @@ func Run() error {
 }
 
 func run() error {
-	c, err := readConfig()
+	c, err := readConfig(ConfigFD)
 	if err != nil {
 		return fmt.Errorf("configuration: %w", err)
 	}
@@ -132,8 +132,8 @@ func run() error {
 	return execute(c)
 }
 
-func readConfig() (Config, error) {
-	f := os.NewFile(ConfigFD, "config")
+func readConfig(fd int) (Config, error) {
+	f := os.NewFile(uintptr(fd), "config")
 	defer f.Close()
 
 	var c Config
