@@ -18,6 +18,10 @@ bench() { # NAME
 		go test ./e2e -run '^$' -bench ControlPlanePerRollout -benchtime 10x
 		go test ./e2e -run '^$' -bench CPUPerWaitingAgent -benchtime 1x
 		;;
+	growth) # The memory of one process over 2,000 rollouts, which takes half an hour.
+		cd $dev
+		go test ./e2e -run '^$' -bench MemoryOverRollouts -benchtime 250x -timeout 90m
+		;;
 	waiting) # Agents that wait for their model at once: 24, or ROLLOUTD_WAITING. With swap they are swapped out.
 		cd $dev
 		go test ./e2e -run '^$' -bench WaitingAgents -benchtime 1x -timeout 90m

@@ -160,6 +160,40 @@ func BenchmarkMemoryPerLiveRollout(b *testing.B) {
 	}
 }
 
+// BenchmarkMemoryOverRollouts runs eight ReACT rollouts in each iteration. It reports the memory of rolloutd-dev (all
+// roles and Temporal) after a fifth of the iterations and at the end: a process that runs for weeks must not grow.
+//
+//	go test ./e2e -run '^$' -bench MemoryOverRollouts -benchtime 250x -timeout 90m
+func BenchmarkMemoryOverRollouts(b *testing.B) {
+	const atOnce = 8
+
+	srv := startDev(b, devOptions{script: "- {match: say done, turns: [{text: Done.}]}\n"})
+
+	var resident []float64
+
+	for b.Loop() {
+		var ids []string
+		for range atOnce {
+			ids = append(ids, start(b, srv.url, args{
+				"instruction": "say done", "endpoint": "scripted", "agent": "react", "verify": []string{"true"},
+			}))
+		}
+
+		for _, id := range ids {
+			finalize(b, srv.url, id)
+		}
+
+		resident = append(resident, memory(b, srv.cmd.Process.Pid, "Rss:")/1024)
+	}
+
+	early, late := resident[len(resident)/5], resident[len(resident)-1]
+
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(early, "early-MiB")
+	b.ReportMetric(late, "late-MiB")
+	b.ReportMetric((late-early)/float64(atOnce*len(resident)*4/5), "MiB/rollout")
+}
+
 // bareAgent runs OpenCode without rolloutd.
 type bareAgent struct {
 	backend *sandbox.Backend
