@@ -454,6 +454,7 @@ func TestPageShowsBranches(t *testing.T) {
 		5: func(t *rollout.Turn) { t.Branch = rollout.BranchCompacted },
 		6: func(t *rollout.Turn) { t.Branch = rollout.BranchCompacted },
 	}
+
 	r.changeTurns(func(turn *rollout.Turn) {
 		if change := changes[turn.Turn]; change != nil {
 			change(turn)

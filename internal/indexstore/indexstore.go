@@ -9,6 +9,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"io"
+	"path"
 
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/store"
@@ -19,11 +20,8 @@ import (
 // Long is the size of a trace in bytes from which on its index is kept. A trace of this size is read in some 50 ms.
 const Long = 4 << 20
 
-// suffix makes the key of an index of the trace's.
-const suffix = ".index"
-
 // Key returns the key of the index of a trace.
-func Key(trace string) string { return trace + suffix }
+func Key(trace string) string { return path.Join(path.Dir(trace), store.TraceIndex) }
 
 // Open opens the kept index of the trace with a key. The index is read until ctx ends. A missing one is a
 // fault.NotFound, and one that must be made again traceindex.ErrUnusable.

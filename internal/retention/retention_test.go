@@ -273,6 +273,7 @@ func TestMeasure(t *testing.T) {
 
 	d := newDeployment(t)
 	d.add(t, "a", "", rollout.Completed, 40*day)
+	d.put(t, store.AttemptKey("a", 1, store.TraceIndex), []byte("{}"))
 	d.put(t, store.AttemptKey("a", 1, store.Transcript), []byte("{}"))
 	d.put(t, store.AttemptKey("a", 1, store.Events), []byte("{}"))
 	d.put(t, store.AttemptKey("a", 1, "tools/x.json"), []byte("{}"))
@@ -288,7 +289,7 @@ func TestMeasure(t *testing.T) {
 	}
 
 	require.Equal(t, map[string]int{
-		"results": 2, "workspaces": 1, "traces": 1, "transcripts": 1, "logs": 1, "answers of tools": 1, "groups": 1,
+		"results": 2, "workspaces": 1, "traces": 2, "transcripts": 1, "logs": 1, "answers of tools": 1, "groups": 1,
 		"other": 1,
 	}, blobs)
 	require.Contains(t, []string{"results", "workspaces"}, usage[0].Kind, "the largest is first")

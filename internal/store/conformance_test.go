@@ -88,6 +88,7 @@ func conforms(t *testing.T, url func(*testing.T) string) {
 		"quota":            boundsAttempts,
 		"earlier attempts": forgetsEarlier,
 		"tail":             readsTails,
+		"ranges":           readsRanges,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -158,6 +159,39 @@ func misses(t *testing.T, s *store.Store) {
 
 	var v any
 	require.Equal(t, fault.NotFound, fault.KindOf(s.JSON(t.Context(), "none/301", &v)))
+}
+
+// Any range of a blob is read alone. A range beyond its end is short, as io.ReaderAt says.
+func readsRanges(t *testing.T, s *store.Store) {
+	_, err := s.PutBytes(t.Context(), "ranges/a", []byte("0123456789"))
+	require.NoError(t, err)
+
+	size, err := s.Size(t.Context(), "ranges/a")
+	require.NoError(t, err)
+	require.Equal(t, int64(10), size)
+
+	ranges := s.Ranges(t.Context(), "ranges/a")
+
+	for _, r := range []struct {
+		at   int64
+		n    int
+		want string
+	}{{0, 10, "0123456789"}, {3, 4, "3456"}, {9, 1, "9"}, {4, 0, ""}} {
+		p := make([]byte, r.n)
+		n, err := ranges.ReadAt(p, r.at)
+		require.NoError(t, err)
+		require.Equal(t, r.want, string(p[:n]))
+	}
+
+	p := make([]byte, 5)
+	n, err := ranges.ReadAt(p, 8)
+	require.Error(t, err)
+	require.Equal(t, "89", string(p[:n]))
+
+	_, err = s.Size(t.Context(), "ranges/none")
+	require.Equal(t, fault.NotFound, fault.KindOf(err))
+	_, err = s.Ranges(t.Context(), "ranges/none").ReadAt(p, 0)
+	require.Equal(t, fault.NotFound, fault.KindOf(err))
 }
 
 // Keys are listed in order, page by page.

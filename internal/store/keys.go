@@ -10,6 +10,9 @@ const (
 	// JSON lines of rollout.Turn
 	Trace = "trace.jsonl"
 
+	// of a long trace: what people read of it, in blocks
+	TraceIndex = "trace.index"
+
 	// rollout.Transcript
 	Transcript = "transcript.json"
 
