@@ -413,7 +413,7 @@ func TestPageShowsSteps(t *testing.T) {
 		edit(res)
 
 		res.Steps = []rollout.StepResult{
-			{Name: "find <b>it</b>", Attempt: 1, Outcome: rollout.Completed, Reward: new(1.0), Grading: rollout.Grading{Status: rollout.Graded}},
+			{Name: "find <b>it</b>", Attempt: 1, Outcome: rollout.Completed, Reward: new(1.0), Grading: rollout.Grading{Status: rollout.Graded}, VerifierStdout: "found it", TestExitCode: new(3)},
 			{Name: "mend", Attempt: 3, Outcome: rollout.AgentFailed, Reward: new(0.25), Grading: rollout.Grading{Status: rollout.Graded, Why: "no test"}, Rewards: map[string]float64{"style": 0.5}},
 		}
 	}
@@ -430,7 +430,9 @@ func TestPageShowsSteps(t *testing.T) {
 	b.run(chromedp.Click(`//ol[@class="steps"]//button[contains(text(), "Step 2")]`))
 	b.eventually(`Math.abs(document.querySelector("[data-step='1']").getBoundingClientRect().top) < 200`)
 	b.run(chromedp.Click("#tab-verifier"))
-	b.waitForText("#panel-verifier .steps li:last-child", "mend reward 0.25 style 0.5 agent failed graded no test")
+	b.waitForText("#panel-verifier section:nth-of-type(1) details[open]", "found it")
+	b.waitForText("#panel-verifier section:nth-of-type(1)", "exit 3")
+	b.waitForText("#panel-verifier section:nth-of-type(2) .step", "Step 2: mend")
 	b.run(setColorScheme("dark"))
 	b.scrollBack()
 	b.savePicture("steps")

@@ -60,6 +60,12 @@ type StepResult struct {
 
 	// all that its verifier named
 	Rewards map[string]float64 `json:"rewards,omitempty"`
+
+	// What its verifier ran and wrote, shortened as in a Result. The last step's is in the Result itself.
+	VerifyResults  []CommandResult `json:"verify_results,omitempty"`
+	VerifierStdout string          `json:"verifier_stdout,omitempty"`
+	VerifierStderr string          `json:"verifier_stderr,omitempty"`
+	TestExitCode   *int            `json:"test_exit_code,omitempty"`
 }
 
 // Part is the task of step n, from 0; of a task without steps, the task itself.

@@ -127,7 +127,7 @@ func (c *Composer) addSteps(ctx context.Context, res *rollout.Result) error {
 		}
 
 		if err == nil {
-			step.Grading, step.Rewards = record.GradingOf(step.Outcome), record.Rewards
+			describe(step, record, n == len(res.Steps)-1)
 		}
 	}
 
@@ -140,6 +140,20 @@ func (c *Composer) addSteps(ctx context.Context, res *rollout.Result) error {
 	}
 
 	return nil
+}
+
+// describe adds what a step's verifier recorded. The output of the last step is the result's own.
+func describe(step *rollout.StepResult, record grading.Record, last bool) {
+	step.Grading, step.Rewards = record.GradingOf(step.Outcome), record.Rewards
+
+	if last {
+		return
+	}
+
+	step.VerifyResults, step.VerifierStdout, step.VerifierStderr = record.Commands, record.Stdout, record.Stderr
+	if record.Script != nil {
+		step.TestExitCode = &record.Script.ExitCode
+	}
 }
 
 // meanRewards are the means of the named rewards of the steps that were graded; nil: no step named any. A reward that

@@ -1,26 +1,32 @@
 // How the reward came about: the commands of the task and of the verifier with their outputs, the failing one open.
 import { el, facts, seconds } from "./dom.js";
-import { ending } from "./steps.js";
+import { stepHeading } from "./steps.js";
 import { block, visible } from "./text.js";
 
-/** verifier returns the node of a result's grading. */
+/** verifier returns the node of a result's grading; of a task with steps, that of each. */
 export function verifier(r) {
-  const list = r.verify_results ?? [];
-  const script = r.verifier_stdout || r.verifier_stderr || r.test_exit_code !== null && r.test_exit_code !== undefined;
-  const nothing = !list.length && !script;
   const steps = r.steps ?? [];
+  const setup = r.setup_results ?? [];
   return el("div", {},
-    steps.length ? [el("h3", {}, "Steps"), el("ol", { class: "steps" }, steps.map((step) => el("li", {}, el("b", {}, visible(step.name)), " ", ending(step).flatMap((node) => [node, " "])))),
-      el("h3", {}, `Verifier of step ${steps.length}`), el("p", { class: "quiet" }, "The result has the commands and outputs of the last step only.")] : null,
     facts([
       ["Grading", r.grading?.status?.replaceAll("_", " ")], ["Why", visible(r.grading?.why ?? "")], ["Reward", r.reward ?? "none"],
       ...Object.entries(r.rewards ?? {}).map(([name, value]) => ["Reward " + visible(name), value]),
       ["Not seen by the verifier", (r.grading?.unseen ?? []).map(visible).join("\n")],
     ]),
-    nothing ? el("p", { class: "quiet" }, "No verifier ran.") : null,
+    // the output of the last step is the result's own
+    steps.length ? steps.map((step, n) => el("section", {}, stepHeading(step, n), ran(n === steps.length - 1 ? r : step))) : ran(r),
+    setup.length ? [el("h3", {}, "Setup"), setup.map((c, i) => command(c, `Command ${i + 1} of ${setup.length}`))] : null);
+}
+
+// ran shows the commands and the script of a verifier.
+function ran(of) {
+  const list = of.verify_results ?? [];
+  const script = of.verifier_stdout || of.verifier_stderr || Number.isInteger(of.test_exit_code);
+  if (!list.length && !script) return el("p", { class: "quiet" }, "No verifier ran.");
+  return [
     list.map((c, i) => command(c, `Command ${i + 1} of ${list.length}`)),
-    script ? command({ cmd: "", exit_code: r.test_exit_code, stdout: r.verifier_stdout, stderr: r.verifier_stderr }, "Test script") : null,
-    (r.setup_results ?? []).length ? [el("h3", {}, "Setup"), r.setup_results.map((c, i) => command(c, `Command ${i + 1} of ${r.setup_results.length}`))] : null);
+    script ? command({ cmd: "", exit_code: of.test_exit_code, stdout: of.verifier_stdout, stderr: of.verifier_stderr }, "Test script") : null,
+  ];
 }
 
 function command(c, name) {
