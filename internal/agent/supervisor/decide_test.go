@@ -532,3 +532,21 @@ func TestDecideOnEndpointFailures(t *testing.T) {
 		})
 	}
 }
+
+// An agent whose request to tokenise its first prompt has waited for an endpoint is about to call it: it is not
+// launched again in the moment between the two.
+func TestWaitForTheFirstPromptIsProgress(t *testing.T) {
+	t.Parallel()
+
+	launched := time.Now()
+	back := launched.Add(7 * minute)
+
+	s := ages{}.state(launched)
+	s.ObserveRoute(launched.Add(second), gatewayapi.RouteStatus{OwedSince: launched})
+	s.ObserveRoute(back, gatewayapi.RouteStatus{Held: 7 * minute})
+	require.Equal(t, supervisor.Continue, supervisor.Decide(s).Action)
+
+	// without the call it is stuck all the same
+	s.ObserveRoute(back.Add(2*minute), gatewayapi.RouteStatus{Held: 7 * minute})
+	require.Equal(t, supervisor.Relaunch, supervisor.Decide(s).Action)
+}

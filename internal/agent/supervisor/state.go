@@ -121,6 +121,12 @@ func (s *State) observeRoute(now time.Time, route gatewayapi.RouteStatus) {
 	// a change may arrive after a newer status
 	route.Held = max(route.Held, s.Route.Held)
 
+	// Between the end of a request to tokenise the first prompt and the call with it there is neither, however long
+	// the endpoint was away before.
+	if waits(s.Route) || waits(route) {
+		s.Progress = now
+	}
+
 	changed := route.InFlight > 0 || route.InFlight != s.Route.InFlight || route.Turns != s.Route.Turns ||
 		!route.LastCallAt.Equal(s.Route.LastCallAt)
 	if s.LastChange.IsZero() || changed {
@@ -207,8 +213,11 @@ func (s *State) exceedsExtension(d time.Duration) bool { return s.Limits.Held > 
 // noCall reports whether an agent that uses a model has not called it yet, in any launch. A request to
 // tokenise the first prompt counts as a call.
 func (s *State) noCall() bool {
-	return !s.NoModel && s.Route.FirstCallAt.IsZero() && s.Route.InFlight == 0 && s.Route.OwedSince.IsZero()
+	return !s.NoModel && s.Route.FirstCallAt.IsZero() && !waits(s.Route)
 }
+
+// waits reports whether a call of the agent, or its request to tokenise a prompt, waits for the endpoint.
+func waits(route gatewayapi.RouteStatus) bool { return route.InFlight > 0 || !route.OwedSince.IsZero() }
 
 // waiting is why the agent gets no answer, for people; "" if nothing is wrong.
 func (s *State) waiting() string {
