@@ -44,6 +44,10 @@ func (f *runFlags) runSet(cmd *cobra.Command, s std, c *client.Client, paths []s
 		return err
 	}
 
+	if err := buildImages(cmd.Context(), s, c, tasks); err != nil {
+		return err
+	}
+
 	run := cli.NamedRun{Server: c, Name: f.resume}
 	if f.resume != "" {
 		if err := run.Check(tasks); err != nil {

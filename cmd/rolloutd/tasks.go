@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -24,7 +25,7 @@ import (
 
 func tasksCommand(s std) *cobra.Command {
 	cmd := &cobra.Command{Use: "tasks", Short: "List and check the tasks of a set", GroupID: groupRollouts}
-	cmd.AddCommand(tasksLsCommand(s), tasksCheckCommand(s))
+	cmd.AddCommand(tasksLsCommand(s), tasksCheckCommand(s), tasksBuildCommand(s))
 
 	return cmd
 }
@@ -142,6 +143,20 @@ func tasksCheckCommand(s std) *cobra.Command {
 		sound, broken := checkTasks(s.out, set, chosen, check)
 		c := connect()
 		problems := map[string]string{}
+
+		if (oracle || nop) && onThisMachine(c) {
+			b := taskImages{s: s, settings: f, cfg: cfg}
+			sound = slices.DeleteFunc(sound, func(t taskset.Task) bool {
+				err := b.build(cmd.Context(), t)
+				if err != nil {
+					broken++
+
+					fmt.Fprintf(s.out, "broken  %-28s %v\n", t.Name, err)
+				}
+
+				return err != nil
+			})
+		}
 
 		for _, trial := range trials(oracle, nop) {
 			bad := func(r cli.TaskResult) {

@@ -134,7 +134,12 @@ func (b Builder) build(ctx context.Context, j Job) (added image.Image, err error
 		return image.Image{}, err
 	}
 
-	return p.a.Finish(v1.Config{Env: last.env, User: last.user, WorkingDir: last.workdir}, layers, j.Name)
+	config := v1.Config{Env: last.env, User: last.user}
+	if last.workdir != "/" {
+		config.WorkingDir = last.workdir
+	}
+
+	return p.a.Finish(config, layers, j.Name)
 }
 
 // layers returns the layers of a stage, and builds those that the store does not have.

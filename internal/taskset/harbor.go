@@ -26,9 +26,8 @@ const (
 // readHarbor reads a Harbor task: task.toml, instruction.md, environment/, tests/ and solution/, or the same for each
 // step below steps/.
 //
-// A task that names an image gets it, as root, with its working directory and its environment variables.
-// For others the files of environment/ are put into the working directory. A task that builds an image and
-// does not name it is refused.
+// A task that names an image, or has a Dockerfile, gets the image, as root, with its working directory and its
+// environment variables. For others the files of environment/ are put into the working directory.
 func readHarbor(folder fs.FS, source string) (Task, error) {
 	t := Task{Uploads: map[string]string{}, Local: map[string]string{}}
 	h := harborReader{
@@ -39,7 +38,7 @@ func readHarbor(folder fs.FS, source string) (Task, error) {
 	h.refuseServices()
 
 	if t.Sandbox["image"] == nil {
-		t.Files = h.texts(t.Uploads, "environment", h.environment(), "")
+		t.Files = h.texts(t.Uploads, "environment", h.files("environment"), "")
 	}
 
 	if len(steps) > 0 {
@@ -160,21 +159,8 @@ func (h *harborReader) files(folder string) map[string]string {
 	return all
 }
 
-// environment returns the files of environment/, which are put into the working directory.
-func (h *harborReader) environment() map[string]string {
-	if _, err := fs.Stat(h.folder, "environment/Dockerfile"); err == nil {
-		h.refuse(
-			"environment/Dockerfile: builds an image; build it once (rolloutd image build) and name it in environment.docker_image",
-		)
-
-		return nil
-	}
-
-	return h.files("environment")
-}
-
 // refuseServices refuses a compose file beside an image: its services would not run, so the task could not
-// be solved. Without an image environment refuses it.
+// be solved.
 func (h *harborReader) refuseServices() {
 	for _, name := range []string{"docker-compose.yaml", "docker-compose.yml"} {
 		if _, err := fs.Stat(h.folder, path.Join("environment", name)); err == nil {

@@ -64,7 +64,7 @@ func TestHarborDataset(t *testing.T) {
 	t.Parallel()
 
 	files := below("tasks/hello", harborTask(nil))
-	for name, text := range below("tasks/group/other", harborTask(map[string]string{"environment/Dockerfile": "FROM x\n"})) {
+	for name, text := range below("tasks/group/other", harborTask(map[string]string{"instruction.md": "-"})) {
 		files[name] = text
 	}
 
@@ -89,7 +89,7 @@ func TestHarborDataset(t *testing.T) {
 	require.Contains(t, args["solution"].([]string)[2], "exec /solution/solve.sh")
 
 	_, err = s.Task(0)
-	require.ErrorContains(t, err, "other: environment/Dockerfile: builds an image")
+	require.ErrorContains(t, err, "other: instruction.md: is missing")
 }
 
 // A task that names an image runs in it as a container would.

@@ -38,6 +38,7 @@ type harborSettings struct {
 		harborNetwork
 		Env         map[string]string `toml:"env"`
 		DockerImage string            `toml:"docker_image"`
+		BuildSec    float64           `toml:"build_timeout_sec"`
 		Workdir     string            `toml:"workdir"`
 		CPUs        float64           `toml:"cpus"`
 		MemoryMB    float64           `toml:"memory_mb"`
@@ -100,6 +101,12 @@ func (h *harborReader) settings(t *Task) []harborStep {
 	h.network(t, s)
 	h.verifierEnv = h.variables("verifier.env", s.Verifier.Env)
 	h.solutionEnv = h.variables("solution.env", s.Solution.Env)
+
+	if s.Environment.DockerImage == "" {
+		if t.Build = h.build(s.Environment.BuildSec); t.Build != nil {
+			s.Environment.DockerImage = t.Build.Image
+		}
+	}
 
 	size := h.image(s)
 	if env := h.variables("environment.env", s.Environment.Env); len(env) > 0 {
@@ -242,10 +249,10 @@ func (h *harborReader) image(s harborSettings) map[string]any {
 	e := s.Environment
 	switch {
 	case e.DockerImage == "" && e.Workdir != "":
-		h.refuse("%s: environment.workdir: needs environment.docker_image", harborFile)
+		h.refuse("%s: environment.workdir: needs environment.docker_image or environment/Dockerfile", harborFile)
 		fallthrough
 	case e.DockerImage == "" && s.Agent.User != nil && s.Agent.User != rollout.UserRoot:
-		h.refuse("%s: agent.user: needs environment.docker_image", harborFile)
+		h.refuse("%s: agent.user: needs environment.docker_image or environment/Dockerfile", harborFile)
 		fallthrough
 	case e.DockerImage == "":
 		return map[string]any{}

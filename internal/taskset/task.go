@@ -23,6 +23,9 @@ type Task struct {
 	// Local has the files of Uploads beside the task file: paths by SHA-256 in hex. A client uploads them
 	// before it sends the task.
 	Local map[string]string `yaml:"-" json:"-"`
+	// Build is the image of Sandbox if it is built of the task's folder; nil: it is not. A client builds it before
+	// it sends the task to a server on its machine.
+	Build *Build `yaml:"-" json:"-"`
 
 	ID          string `yaml:"id" json:"id"`
 	Instruction string `yaml:"instruction" json:"instruction"`

@@ -84,6 +84,9 @@ func MayPull(registries []string) func(name string) error {
 	return func(name string) error { return mayPull(registries, name) }
 }
 
+// localRegistry is the registry in the names of images that are built of the folders of tasks.
+const localRegistry = "localhost"
+
 // mayPull refuses an image that this host does not have and that tasks may not pull.
 func mayPull(registries []string, name string) error {
 	registry, err := image.Registry(name)
@@ -93,6 +96,14 @@ func mayPull(registries []string, name string) error {
 
 	if slices.Contains(registries, registry) {
 		return nil
+	}
+
+	if registry == localRegistry {
+		return fault.Field(
+			"image",
+			"%q is not on this host; it is built of a task's folder, on the host of the worker: rolloutd tasks build SET, or rolloutd image build TASK/environment %[1]s",
+			name,
+		)
 	}
 
 	return fault.Field(

@@ -109,6 +109,7 @@ func TestRegistriesOfTasks(t *testing.T) {
 	require.Equal(t, fault.Invalid, fault.KindOf(err))
 	require.Equal(t, fault.Invalid, fault.KindOf(images.Check(c, quiet, true, host+"/team/app:1")))
 	require.NoError(t, images.Check(c, quiet, false, host+"/team/app:1"), "a worker of another host may have it")
+	require.ErrorContains(t, images.Check(c, quiet, true, "localhost/harbor-1f"), "rolloutd image build TASK/environment localhost/harbor-1f")
 	require.Zero(t, manifests.Load())
 }
 

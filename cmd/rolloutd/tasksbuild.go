@@ -1,0 +1,155 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/url"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rolloutd/rolloutd/internal/cli"
+	"github.com/rolloutd/rolloutd/internal/cli/client"
+	"github.com/rolloutd/rolloutd/internal/config"
+	hostimages "github.com/rolloutd/rolloutd/internal/daemon/images"
+	"github.com/rolloutd/rolloutd/internal/dockerfile"
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/taskset"
+)
+
+func tasksBuildCommand(s std) *cobra.Command {
+	f := settings{s: s}
+
+	var (
+		sel   selectFlags
+		build buildFlags
+	)
+
+	cmd := &cobra.Command{
+		Use:   "build SET",
+		Short: "Build the images of the tasks of a set that have a Dockerfile, on this host",
+		Long: aboutSets + "\n\nBuild builds the images that this host does not have, as image build does. tasks check --oracle, --nop and run do\n" +
+			"so too if the server is on this machine. On another machine, build there.",
+		Example: "  rolloutd tasks build ./terminal-bench --network \"*\"",
+		Args:    cli.Arguments("SET"),
+	}
+	f.register(cmd)
+	sel.register(cmd)
+	build.register(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		set, chosen, cfg, err := f.openSet(args[0], sel)
+		if err != nil {
+			return err
+		}
+		defer set.Close()
+
+		b := taskImages{s: s, settings: f, cfg: cfg, flags: build}
+		broken := 0
+
+		for _, i := range chosen {
+			t, err := set.Task(i)
+			if err == nil {
+				err = b.build(cmd.Context(), t)
+			}
+
+			if err != nil {
+				broken++
+
+				fmt.Fprintf(s.out, "broken  %-28s %v\n", set.Name(i), err)
+			}
+		}
+
+		fmt.Fprintf(s.out, "tasks: %d, images built: %d, problems: %d\n", len(chosen), b.built, broken)
+
+		if broken > 0 {
+			return exitError(cli.ExitError)
+		}
+
+		return nil
+	}
+
+	return cmd
+}
+
+// taskImages builds the images of tasks that have a Dockerfile.
+type taskImages struct {
+	s        std
+	settings settings
+	cfg      config.Config
+	flags    buildFlags
+	built    int
+}
+
+// build builds the image of a task unless this host has it.
+func (b *taskImages) build(ctx context.Context, t taskset.Task) error {
+	if t.Build == nil {
+		return nil
+	}
+
+	store, err := hostimages.Open(b.cfg, b.settings.log())
+	if err != nil {
+		return err
+	}
+
+	if _, err := store.Find(t.Build.Image); !fault.Is(err, fault.NotFound) {
+		return err
+	}
+
+	fmt.Fprintf(b.s.err, "build %s of %s (once; at most %s)\n", t.Build.Image, t.Build.Folder, t.Build.Timeout)
+
+	timeout := t.Build.Timeout
+	if b.flags.timeout != 0 {
+		timeout = b.flags.timeout
+	}
+
+	i, err := b.flags.image(ctx, b.cfg, b.settings.log(), dockerfile.Job{
+		Folder: t.Build.Folder, Dockerfile: "Dockerfile", Name: t.Build.Image, Output: b.s.err, Timeout: timeout,
+	})
+	if err != nil {
+		return fmt.Errorf(
+			"%s: %w\n  the image was looked for in the data folder %s; set ROLLOUTD_DATA if the server has another",
+			t.Build.Folder, err, b.cfg.Data,
+		)
+	}
+
+	b.built++
+
+	return added(b.s.err, i, t.Build.Image)
+}
+
+// buildImages builds the images of tasks that a server on this machine is to run, with the configuration of this
+// environment.
+func buildImages(ctx context.Context, s std, c *client.Client, tasks []taskset.Task) error {
+	needed := slices.ContainsFunc(tasks, func(t taskset.Task) bool { return t.Build != nil })
+	if !needed || !onThisMachine(c) {
+		return nil
+	}
+
+	b := taskImages{s: s, settings: settings{s: s}}
+
+	var err error
+	if b.cfg, err = b.settings.load(nil); err != nil {
+		return err
+	}
+
+	for _, t := range tasks {
+		if err := b.build(ctx, t); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// onThisMachine reports whether a server is on this machine. Images for a server elsewhere are built there.
+func onThisMachine(c *client.Client) bool {
+	u, err := url.Parse(c.URL)
+	if err != nil {
+		return false
+	}
+
+	name := u.Hostname()
+
+	return name == "localhost" || net.ParseIP(name).IsLoopback()
+}

@@ -1,0 +1,123 @@
+package taskset
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"time"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+)
+
+// BuiltImages is where the names of images begin that are built of the folders of tasks. No registry has them.
+const BuiltImages = "localhost/harbor-"
+
+// Build is the image of a task whose folder has a Dockerfile.
+type Build struct {
+	// its name, which follows from the content of Folder
+	Image string
+
+	// the build context, with the file Dockerfile
+	Folder  string
+	Timeout time.Duration
+}
+
+// Bounds of the folder of a build.
+const (
+	maxBuildFiles = 10_000
+	maxBuildBytes = 2 << 30
+)
+
+// harborBuildTime is what Harbor gives a build that has no timeout.
+const harborBuildTime = 10 * time.Minute
+
+const environmentFolder = "environment"
+
+// build returns the image that environment/Dockerfile gives; nil: there is none.
+func (h *harborReader) build(timeoutSec float64) *Build {
+	if _, err := fs.Stat(h.folder, environmentFolder+"/Dockerfile"); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+
+	if timeoutSec < 0 {
+		h.refuse("%s: environment.build_timeout_sec: must not be negative, got %v", harborFile, timeoutSec)
+	}
+
+	digest, err := folderDigest(h.folder, environmentFolder)
+	if err != nil {
+		h.refuse("%s: %v", environmentFolder, err)
+		return nil
+	}
+
+	return &Build{
+		Image:   BuiltImages + digest[:32],
+		Folder:  filepath.Join(h.source, environmentFolder),
+		Timeout: cmp.Or(time.Duration(timeoutSec*float64(time.Second)), harborBuildTime),
+	}
+}
+
+// folderDigest is the SHA-256 of the names, modes and content of all below a folder, in hex.
+func folderDigest(files fs.FS, folder string) (string, error) {
+	sum := sha256.New()
+	count, left := 0, int64(maxBuildBytes)
+
+	err := fs.WalkDir(files, folder, func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+
+		if count++; count > maxBuildFiles {
+			return fault.New(fault.Invalid, "must have at most %d files", maxBuildFiles)
+		}
+
+		st, err := d.Info()
+		if err != nil {
+			return err
+		}
+
+		fmt.Fprintf(sum, "%q %o %d ", name, st.Mode(), fileSize(st))
+
+		switch {
+		case d.IsDir():
+			return nil
+		case d.Type()&fs.ModeSymlink != 0:
+			target, err := fs.ReadLink(files, name)
+			fmt.Fprintf(sum, "%q ", target)
+
+			return err
+		}
+
+		if err := checkRegular(st, nil); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+
+		if left -= st.Size(); left < 0 {
+			return fault.New(fault.Invalid, "must have at most %d bytes", int64(maxBuildBytes))
+		}
+
+		f, err := files.Open(name)
+		if err != nil {
+			return err
+		}
+
+		_, err = io.Copy(sum, io.LimitReader(f, st.Size()))
+
+		return errors.Join(err, f.Close())
+	})
+
+	return hex.EncodeToString(sum.Sum(nil)), err
+}
+
+// fileSize is the size of a regular file; 0 for others, whose size depends on the file system.
+func fileSize(st fs.FileInfo) int64 {
+	if st.Mode().IsRegular() {
+		return st.Size()
+	}
+
+	return 0
+}
