@@ -169,8 +169,12 @@ func waitGroupUntil(t *testing.T, url, id string, wanted func(rollout.GroupState
 	var g rollout.GroupState
 
 	require.Eventually(t, func() bool {
-		g = decode[rollout.GroupState](t, get(t, fmt.Sprintf("%s/groups/%s", url, id)))
-		return wanted(g)
+		text, known := look(t, fmt.Sprintf("%s/groups/%s", url, id))
+		if known {
+			g = decode[rollout.GroupState](t, text)
+		}
+
+		return known && wanted(g)
 	}, 10*time.Minute, 200*time.Millisecond)
 
 	return g

@@ -193,8 +193,12 @@ func waitProducer(t *testing.T, url, id string) producer.State {
 	var s producer.State
 
 	require.Eventually(t, func() bool {
-		s = decode[producer.State](t, get(t, url+"/producers/"+id))
-		return s.Done()
+		text, known := look(t, url+"/producers/"+id)
+		if known {
+			s = decode[producer.State](t, text)
+		}
+
+		return known && s.Done()
 	}, 5*time.Minute, 100*time.Millisecond, "producer %s does not end", id)
 
 	return s
