@@ -57,6 +57,12 @@ type fakeSandbox struct {
 	order    []string
 	renewals int
 	killAlls int
+
+	// the answer of listeners
+	left wire.Listeners
+
+	// its processes are stopped
+	frozen bool
 	// refuse makes a request fail with the error it returns; nil lets the request pass.
 	refuse func(method, path string, q map[string][]string) error
 }
@@ -84,6 +90,9 @@ func newFakeSandbox(id string, run func(b *fakeSandbox, name string, p wire.Proc
 	mux.HandleFunc("GET /v1/processes/{name}/log", b.log)
 	mux.HandleFunc("POST /v1/processes/{name}/kill", b.kill)
 	mux.HandleFunc("POST /v1/kill-all", b.killAll)
+	mux.HandleFunc("POST /v1/freeze", func(http.ResponseWriter, *http.Request) { b.frozen = true })
+	mux.HandleFunc("POST /v1/thaw", func(http.ResponseWriter, *http.Request) { b.frozen = false })
+	mux.HandleFunc("GET /v1/listeners", func(w http.ResponseWriter, _ *http.Request) { reply(w, b.left) })
 	mux.HandleFunc("PUT /v1/files", b.putFile)
 	mux.HandleFunc("GET /v1/files", b.getFile)
 	mux.HandleFunc("DELETE /v1/files", b.deleteFile)

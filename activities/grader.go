@@ -3,6 +3,7 @@ package activities
 import (
 	"context"
 
+	"github.com/rolloutd/rolloutd/internal/agent"
 	"github.com/rolloutd/rolloutd/internal/driver"
 	"github.com/rolloutd/rolloutd/internal/grading"
 	"github.com/rolloutd/rolloutd/internal/rollout"
@@ -12,6 +13,7 @@ import (
 // grader grades one attempt.
 func (a *Activities) grader(t Target) *grading.Grader {
 	return &grading.Grader{Store: a.o.Store, Sandboxes: leased{a: a, target: t}, Logger: a.log,
+		EndAgent: func(ctx context.Context, sb *sandbox.Sandbox) error { return agent.End(ctx, sb) },
 		Command: func(n int, cmd string, res *rollout.CommandResult) {
 			command(a.o.Events.Of(t), rollout.StageVerifier, n, cmd, res)
 		},

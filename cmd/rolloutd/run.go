@@ -24,7 +24,7 @@ var errTimeout = errors.New("--timeout ran out")
 // runFlags are the flags of run; show uses some of them.
 type runFlags struct {
 	endpoint, baseURL, keyEnv, model, agent, id string
-	purpose, sampling, translate, price         string
+	purpose, sampling, translate, price, grade  string
 	json, detach, noVerify                      bool
 	groupSize                                   int
 	timeout                                     time.Duration
@@ -125,6 +125,12 @@ func (f *runFlags) register(cmd *cobra.Command) {
 		"",
 		"agent by name, instead of the task's: opencode, oracle (runs the task's solution), nop (does nothing), …",
 	)
+	fl.StringVar(
+		&f.grade,
+		"grade",
+		"",
+		"verifier.grade instead of the task's: live lets services that the agent has left go on while the tests run; fresh ends them",
+	)
 	fl.BoolVar(&f.noVerify, "no-verify", false, "leave the work ungraded, whatever verifier the task has")
 	fl.StringVar(
 		&f.id,
@@ -178,6 +184,10 @@ func (f *runFlags) apply(args map[string]any, s std) (map[string]any, error) {
 
 	if f.noVerify {
 		args["no_verify"] = true
+	}
+
+	if f.grade != "" {
+		cli.Grade(args, f.grade)
 	}
 
 	if f.price != "" {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/envserver"
 	"github.com/rolloutd/rolloutd/internal/cli"
+	"github.com/rolloutd/rolloutd/internal/cli/client"
 	"github.com/rolloutd/rolloutd/internal/config"
 	"github.com/rolloutd/rolloutd/internal/daemon"
 	"github.com/rolloutd/rolloutd/internal/rollout"
@@ -159,17 +161,18 @@ func tasksCheckCommand(s std) *cobra.Command {
 		}
 
 		for _, trial := range trials(oracle, nop) {
-			bad := func(r cli.TaskResult) {
-				if why := trial.judge(r); why != "" {
-					broken++
-					problems[r.Task.Name] = cmp.Or(problems[r.Task.Name], why)
-
-					fmt.Fprintf(s.out, "broken  %-28s %s: %s\n", r.Task.Name, r.Task.Source, why)
-				}
-			}
-			if _, err := cli.RunTasks(cmd.Context(), c, sound, concurrency, trial.arguments, bad); err != nil {
+			found, err := trial.run(cmd.Context(), c, sound, concurrency)
+			if err != nil {
 				return hint(err, c)
 			}
+
+			for _, p := range found {
+				problems[p.task.Name] = cmp.Or(problems[p.task.Name], p.why)
+
+				fmt.Fprintf(s.out, "broken  %-28s %s: %s\n", p.task.Name, p.task.Source, p.why)
+			}
+
+			broken += len(found)
 		}
 
 		if oracle && nop {
@@ -223,6 +226,60 @@ func trials(oracle, nop bool) []trial {
 	}
 
 	return all
+}
+
+// problem is what is wrong with a task.
+type problem struct {
+	task taskset.Task
+	why  string
+}
+
+// run runs a trial of each task and returns those with a problem. Where a solution does not earn the full reward, it
+// runs once more with live grading, so that the problem can say that this is what the task needs.
+func (t trial) run(
+	ctx context.Context,
+	c *client.Client,
+	tasks []taskset.Task,
+	concurrency int,
+) (problems []problem, err error) {
+	var again []taskset.Task
+
+	_, err = cli.RunTasks(ctx, c, tasks, concurrency, t.arguments, func(r cli.TaskResult) {
+		why := t.judge(r)
+		if why == "" {
+			return
+		}
+
+		problems = append(problems, problem{r.Task, why})
+		if t.agent == rollout.AgentOracle && r.NeedsMore() {
+			again = append(again, r.Task)
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+
+	live := func(task taskset.Task) (map[string]any, error) {
+		args, err := t.arguments(task)
+		if err == nil {
+			cli.Grade(args, rollout.GradeLive)
+		}
+
+		return args, err
+	}
+	_, err = cli.RunTasks(ctx, c, again, concurrency, live, func(r cli.TaskResult) {
+		if t.judge(r) != "" {
+			return
+		}
+
+		for i, p := range problems {
+			if p.task.Source == r.Task.Source && p.task.Name == r.Task.Name {
+				problems[i].why = cli.OnlyLive + p.why
+			}
+		}
+	})
+
+	return problems, err
 }
 
 func (t trial) arguments(task taskset.Task) (map[string]any, error) {

@@ -118,6 +118,27 @@ func latestLaunch(ctx context.Context, sb Sandbox) (int, error) {
 	return MaxLaunches, nil
 }
 
+// End ends the processes of all launches that still run, with their sessions and descendants. What an ended one has
+// left goes on, and so does what a running one has detached.
+func End(ctx context.Context, sb Sandbox) error {
+	for n := 1; n <= MaxLaunches; n++ {
+		st, err := sb.Status(ctx, ProcessName(n))
+		if fault.Is(err, fault.NotFound) {
+			return nil
+		}
+
+		if err == nil && st.Running {
+			err = sb.Kill(ctx, ProcessName(n))
+		}
+
+		if err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
 // knownLaunch returns a launch whose process exists.
 func knownLaunch(ctx context.Context, sb Sandbox, number int) (Launch, error) {
 	w, err := warmStateOf(ctx, sb)

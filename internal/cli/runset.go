@@ -196,6 +196,28 @@ func (r TaskResult) OracleProblem() string {
 	return ""
 }
 
+// OnlyLive begins the problem of a solution that earns the full reward with live grading alone.
+const OnlyLive = "the oracle passes only with verifier.grade: live (in the task, or as an argument: run --grade live, rollout of a producer)\n        "
+
+// Grade sets verifier.grade in the arguments of a rollout.
+func Grade(args map[string]any, grade string) {
+	verifier := map[string]any{"grade": grade}
+	if given, ok := args["verifier"].(map[string]any); ok {
+		verifier = maps.Clone(given)
+		verifier["grade"] = grade
+	}
+
+	args["verifier"] = verifier
+}
+
+// NeedsMore says whether the verifier gave less than the full reward, with all processes of the agent ended.
+func (r TaskResult) NeedsMore() bool {
+	_, most := r.rewardRange()
+
+	return r.Err == nil && r.Task.Verifier["grade"] != rollout.GradeLive &&
+		(r.Result.Outcome == rollout.VerifierFailed || r.Result.Reward != nil && *r.Result.Reward < most)
+}
+
 // maxSaid bounds what a problem quotes of a verifier, in bytes.
 const maxSaid = 600
 

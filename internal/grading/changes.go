@@ -57,7 +57,7 @@ func isOdd(c rune) bool {
 }
 
 // changedFolders returns the folders that the agent has changed outside of what the verifier gets anyway. It
-// kills the agent's processes, and stores what it found: a later call returns the same.
+// stills the agent's processes, and stores what it found: a later call returns the same.
 func (g *Grader) changedFolders(ctx context.Context, job Job) ([]string, error) {
 	all, err := g.changes(ctx, job)
 	if !fault.Is(err, fault.NotFound) || job.Sandbox.User == "" {
@@ -89,7 +89,7 @@ func (g *Grader) findChanges(ctx context.Context, job Job) ([]wire.Change, error
 	}
 	defer release()
 
-	if err := sb.KillAll(ctx); err != nil {
+	if err := g.still(ctx, sb, job.Target, job.Verifier.Live()); err != nil {
 		return nil, sb.OfMemory(ctx, err)
 	}
 

@@ -41,6 +41,9 @@ type Grader struct {
 	Store     *store.Store
 	Sandboxes Sandboxes
 	Logger    *slog.Logger
+	// EndAgent ends the agent itself in its sandbox, and leaves the processes that it has started and detached. Only live
+	// grading calls it.
+	EndAgent func(ctx context.Context, sb *sandbox.Sandbox) error
 	// Command is called when a command of the verifier begins, and with its result when it has ended:
 	// number 0 is the test script. nil: it is not called.
 	Command func(number int, command string, res *rollout.CommandResult)
@@ -83,8 +86,10 @@ type Record struct {
 	// the kernel killed processes of the sandbox because the host's memory was full
 	byHost bool
 
-	// Grading.Unseen, before there is a Grading
+	// Grading.Unseen, Mode and Notes, before there is a Grading
 	unseen []string
+	mode   string
+	notes  []string
 }
 
 // Grade returns the stored record of the attempt, or grades it and stores the record. The agent's processes
@@ -158,6 +163,9 @@ func (g *Grader) grade(ctx context.Context, job Job) (Record, error) {
 // gradeOnce prepares the sandbox, runs the verifier in it and reads the reward.
 func (g *Grader) gradeOnce(ctx context.Context, job Job) (Record, error) {
 	record := Record{Commands: []rollout.CommandResult{}}
+	if job.Verifier.Live() {
+		record.mode = rollout.GradeLive
+	}
 
 	sb, release, err := g.verifierSandbox(ctx, job, &record)
 	if err != nil {
@@ -166,10 +174,18 @@ func (g *Grader) gradeOnce(ctx context.Context, job Job) (Record, error) {
 	defer release()
 
 	if record.unseen, err = g.unseen(ctx, sb, job); err == nil {
-		err = g.run(ctx, sb, job, &record)
+		record.notes, err = g.notes(ctx, job)
 	}
 
-	return record, g.lost(ctx, sb, job, &record, err)
+	if err != nil {
+		return record, g.lost(ctx, sb, job, &record, err)
+	}
+
+	if job.Verifier.Live() {
+		return record, g.runLive(ctx, sb, job, &record)
+	}
+
+	return record, g.lost(ctx, sb, job, &record, g.run(ctx, sb, job, &record))
 }
 
 // end puts failures of the submission and of the verifier into the record, and returns every other error.
@@ -186,7 +202,7 @@ func (r *Record) end(err error) error {
 		r.Reward, r.Grading = new(float64), rollout.Grading{Status: rollout.FailedBySubmission, Why: f.why}
 	}
 
-	r.Grading.Unseen = r.unseen
+	r.Grading.Unseen, r.Grading.Mode, r.Grading.Notes = r.unseen, r.mode, r.notes
 
 	return nil
 }

@@ -46,6 +46,10 @@ func (g *Grader) openSandbox(ctx context.Context, job Job) (*sandbox.Sandbox, fu
 		return sb, release, blameBounds(err, "grade in the agent's sandbox")
 	}
 
+	if err := g.forgetLive(ctx, job); err != nil {
+		return nil, nil, err
+	}
+
 	changed, err := g.changedFolders(ctx, job)
 	if err != nil {
 		return nil, nil, blame(err, "look for changes")
@@ -55,7 +59,7 @@ func (g *Grader) openSandbox(ctx context.Context, job Job) (*sandbox.Sandbox, fu
 		saveErr error
 		saving  sync.WaitGroup
 	)
-	saving.Go(func() { saveErr = g.saveHome(ctx, job.Target, changed) })
+	saving.Go(func() { saveErr = g.saveHome(ctx, job.Target, job.Verifier.Live(), changed) })
 
 	spec := job.Sandbox
 	spec.Changed = changed

@@ -19,11 +19,11 @@ import (
 // SaveHome puts the home of the agent's sandbox into the store, once. It kills every process of the sandbox
 // first, so that the archive shows one moment.
 func (g *Grader) SaveHome(ctx context.Context, t rollout.Target) error {
-	return g.saveHome(ctx, t, nil)
+	return g.saveHome(ctx, t, false, nil)
 }
 
-// saveHome also saves further folders that the agent has changed.
-func (g *Grader) saveHome(ctx context.Context, t rollout.Target, changed []string) error {
+// saveHome also saves further folders that the agent has changed. If the processes are to live, it only stops them.
+func (g *Grader) saveHome(ctx context.Context, t rollout.Target, live bool, changed []string) error {
 	key := store.AttemptKey(t.RolloutID, t.Attempt, store.Home)
 	if done, err := g.Store.Exists(ctx, key); err != nil || done {
 		return err
@@ -35,7 +35,7 @@ func (g *Grader) saveHome(ctx context.Context, t rollout.Target, changed []strin
 	}
 	defer release()
 
-	if err = sb.KillAll(ctx); err == nil {
+	if err = g.still(ctx, sb, t, live); err == nil {
 		err = g.save(ctx, key, func() (io.ReadCloser, error) { return sb.GetHome(ctx, changed) })
 	}
 

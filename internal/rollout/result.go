@@ -121,6 +121,10 @@ type Grading struct {
 	// Unseen are paths that the agent changed and the verifier did not see: it ran beside the image's own
 	// files there. There are at most 50.
 	Unseen []string `json:"unseen,omitempty"`
+	// Mode is GradeLive if the agent's services went on while the verifier ran; absent: they were ended.
+	Mode string `json:"mode,omitempty"`
+	// Notes are for people: what may have kept right work from its reward.
+	Notes []string `json:"notes,omitempty"`
 }
 
 // GradingStatus is a closed set.

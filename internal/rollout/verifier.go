@@ -13,6 +13,12 @@ import (
 // TimeoutNull is the value of Verifier.OnTimeout that gives no reward when the verifier's time is up.
 const TimeoutNull = "null"
 
+// Values of Verifier.Grade.
+const (
+	GradeFresh = "fresh"
+	GradeLive  = "live"
+)
+
 // Verifier grades the workspace after the agent has stopped. With neither Script nor Commands the reward is null.
 type Verifier struct {
 	// generation 1: a bash script that writes the reward file
@@ -33,6 +39,9 @@ type Verifier struct {
 	// OnTimeout says what the reward is when the verifier's time is up. "": a command that did not end has failed, a
 	// script that did not end gives 0. TimeoutNull: the outcome is verifier_failed and the reward null.
 	OnTimeout string `json:"on_timeout,omitempty"`
+	// Grade says what the verifier sees of the services that the agent has left running. "" or GradeFresh: nothing, all
+	// processes are ended. GradeLive: they go on in the agent's sandbox, and their TCP ports are the verifier's too.
+	Grade string `json:"grade,omitempty"`
 	// SameSandbox grades where the agent ran (its processes dead). The default is a fresh sandbox with the
 	// agent-writable state restored into it.
 	SameSandbox bool `json:"same_sandbox,omitempty"`
@@ -44,6 +53,9 @@ type Verifier struct {
 
 // Defined says whether the work is graded.
 func (v Verifier) Defined() bool { return v.Script != "" || len(v.Commands) > 0 || v.External }
+
+// Live says whether the agent's services go on while the work is graded.
+func (v Verifier) Live() bool { return v.Grade == GradeLive }
 
 // Range is the smallest and the largest reward that Script may write.
 func (v Verifier) Range() (least, most float64) {
@@ -131,6 +143,10 @@ func (v Verifier) validate() error {
 		return fault.Field("on_timeout", "must be %q or empty, got %q", TimeoutNull, v.OnTimeout)
 	}
 
+	if err := v.validGrade(); err != nil {
+		return err
+	}
+
 	if err := validRange(v.RewardRange); err != nil {
 		return err
 	}
@@ -170,6 +186,17 @@ func (v Verifier) validate() error {
 	}
 
 	return v.FilesRef.checkArchive("verifier.files_ref")
+}
+
+func (v Verifier) validGrade() error {
+	switch {
+	case v.Grade != "" && v.Grade != GradeFresh && v.Grade != GradeLive:
+		return fault.Field("verifier.grade", "must be %q or %q, got %q", GradeFresh, GradeLive, v.Grade)
+	case v.Live() && v.External:
+		return fault.Field("verifier.grade", "external means that a client grades, in the agent's sandbox: it excludes %q", GradeLive)
+	}
+
+	return nil
 }
 
 func validRange(r []float64) error {

@@ -24,7 +24,17 @@ func (b *Backend) ServeNetwork(
 		return err
 	}
 
-	conn, err := b.upgrade(ctx, id, "/v1/network", wire.NetworkUpgrade)
+	return b.serveConnections(ctx, id, "/v1/network", open, serve)
+}
+
+// serveConnections serves the connections of a channel of that path, as ServeNetwork does.
+func (b *Backend) serveConnections(
+	ctx context.Context,
+	id, path string,
+	open func(),
+	serve func(context.Context, io.ReadWriteCloser),
+) error {
+	conn, err := b.upgrade(ctx, id, path, wire.NetworkUpgrade)
 	if err == nil {
 		open()
 
@@ -35,7 +45,7 @@ func (b *Backend) ServeNetwork(
 		return nil
 	}
 
-	return fmt.Errorf("network channel of sandbox %q: %w", id, err)
+	return fmt.Errorf("channel %s of sandbox %q: %w", path, id, err)
 }
 
 // connections turns each request into a connection.

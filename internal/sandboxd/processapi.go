@@ -106,6 +106,14 @@ func (s *Server) postKillAll(w http.ResponseWriter, _ *http.Request) {
 	reply.Result(w, s.processes.KillAll())
 }
 
+func (s *Server) postFreeze(w http.ResponseWriter, _ *http.Request) {
+	reply.Result(w, s.processes.Freeze())
+}
+
+func (s *Server) postThaw(w http.ResponseWriter, _ *http.Request) {
+	reply.Result(w, s.processes.Thaw())
+}
+
 func (s *Server) getLog(w http.ResponseWriter, r *http.Request) {
 	p, err := s.processes.Get(r.PathValue("name"))
 	if err != nil {

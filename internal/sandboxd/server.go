@@ -70,6 +70,7 @@ type Server struct {
 	pty       *pty.Sessions
 	model     *modelchannel.Model
 	network   *forwarder
+	services  *services
 	places    files.Places
 	turn      turn
 	treeLimit int64
@@ -110,6 +111,7 @@ func New(o Options) *Server {
 		pty:       pty.New(table),
 		model:     modelchannel.New(o.Logger, table),
 		network:   newForwarder(cmp.Or(o.NetworkAddr, wire.NetworkAddr), o.Logger),
+		services:  newServices(o.Logger),
 		places:    o.Writable,
 		turn:      newTurn(),
 		treeLimit: cmp.Or(o.TreeLimit, 4<<30),
@@ -160,6 +162,7 @@ func (s *Server) Run(ctx context.Context, control, model net.Listener) error {
 
 	s.model.Close()
 	s.network.Close()
+	s.services.Close()
 
 	return err
 }
@@ -213,6 +216,11 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("POST /v1/pty/{name}/{id}", s.postPTY)
 	mux.HandleFunc("DELETE /v1/pty/{name}", s.deletePTY)
 	mux.HandleFunc("POST /v1/kill-all", s.killBefore(s.turn.take(s.postKillAll)))
+	mux.HandleFunc("POST /v1/freeze", s.turn.take(s.postFreeze))
+	mux.HandleFunc("POST /v1/thaw", s.turn.take(s.postThaw))
+	mux.HandleFunc("GET /v1/listeners", s.getListeners)
+	mux.HandleFunc("POST /v1/listen/{port}", s.postListen)
+	mux.HandleFunc("POST /v1/connect/{port}", s.postConnect)
 	mux.HandleFunc("PUT /v1/files", s.turn.take(s.as(s.putFile)))
 	mux.HandleFunc("GET /v1/files", s.as(s.getFile))
 	mux.HandleFunc("DELETE /v1/files", s.turn.take(s.as(s.deleteFile)))

@@ -33,6 +33,8 @@ const (
 
 	// []wire.Change: what the agent changed in its image besides; missing: nobody looked
 	Changes = "changes.json"
+	// Listeners are the ports with which the agent's processes listened when grading ended them.
+	Listeners = "listeners.json"
 
 	// JSON lines of episode.Step
 	Steps = "steps.jsonl"

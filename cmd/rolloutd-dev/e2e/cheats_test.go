@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"strings"
 	"testing"
@@ -20,7 +21,13 @@ import (
 // get 1.
 func TestCheats(t *testing.T) {
 	t.Parallel()
-	cheat(t, devOptions{}, "sandbox: {home_mib: 256}", args{})
+	cheat(t, devOptions{}, "sandbox: {home_mib: 256}", args{"sandbox": args{}})
+}
+
+// They fail as well while the agent's processes go on beside the verifier's sandbox.
+func TestCheatsLive(t *testing.T) {
+	t.Parallel()
+	cheat(t, devOptions{}, "sandbox: {home_mib: 256}", args{"sandbox": args{}, "verifier": args{"grade": rollout.GradeLive}})
 }
 
 // The cheats of TestCheats fail in containers, too.
@@ -39,14 +46,14 @@ func TestCheatsInContainers(t *testing.T) {
 	require.NoError(t, errors.Join(imagetest.Glibc(folder), imagetest.Python(folder)))
 	require.NoError(t, engine.Import(t.Context(), folder, "python:1", ""))
 	o := devOptions{env: []string{"DOCKER_HOST=" + engine.Socket}}
-	cheat(t, o, "sandbox:\n  home_mib: 256\n  backends: {local: {}, docker: {}}\n", args{
+	cheat(t, o, "sandbox:\n  home_mib: 256\n  backends: {local: {}, docker: {}}\n", args{"sandbox": args{
 		"backend": "docker",
 		"image":   "python:1",
-	})
+	}})
 }
 
-// cheat runs all cheats against a rolloutd-dev with the options and the configuration, in sandboxes with the arguments.
-func cheat(t *testing.T, o devOptions, config string, sandbox args) {
+// cheat runs all cheats against a rolloutd-dev with the options and the configuration, with the arguments for each.
+func cheat(t *testing.T, o devOptions, config string, all args) {
 	t.Helper()
 
 	const (
@@ -189,10 +196,9 @@ func cheat(t *testing.T, o devOptions, config string, sandbox args) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 
-			a := args{"instruction": "Be one that " + c.name + ".", "endpoint": "scripted", "sandbox": sandbox}
-			for name, value := range c.args {
-				a[name] = value
-			}
+			a := args{"instruction": "Be one that " + c.name + ".", "endpoint": "scripted"}
+			maps.Copy(a, all)
+			maps.Copy(a, c.args)
 
 			got := runRollout(t, srv.url, a)
 			require.Equal(t, c.outcome, got.Outcome, "error: %v", deref(got.Error))

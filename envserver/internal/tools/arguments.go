@@ -128,5 +128,6 @@ const (
 
 // VerifierArgs configure the verifier.
 type VerifierArgs struct {
-	External bool `json:"external,omitempty" jsonschema:"keep the sandbox after the agent has ended, until a client posts a score to /rollouts/ID/score, for at most limits.verifier_s seconds"`
+	External bool   `json:"external,omitempty" jsonschema:"keep the sandbox after the agent has ended, until a client posts a score to /rollouts/ID/score, for at most limits.verifier_s seconds"`
+	Grade    string `json:"grade,omitempty" jsonschema:"fresh: all processes that the agent has left are ended before the work is graded. live: they go on, and verify or test_script reaches their TCP ports. Default: fresh"`
 }

@@ -139,6 +139,7 @@ func task(a RolloutArgs) rollout.Task {
 		RewardKey:   a.RewardKey,
 		OnTimeout:   a.OnTimeout,
 		External:    a.Verifier != nil && a.Verifier.External,
+		Grade:       grade(a),
 	}
 	if a.NoVerify {
 		verifier = rollout.Verifier{}
@@ -152,6 +153,15 @@ func task(a RolloutArgs) rollout.Task {
 	}
 }
 
+// grade is Verifier.Grade of the task and of each of its steps.
+func grade(a RolloutArgs) string {
+	if a.Verifier == nil {
+		return ""
+	}
+
+	return a.Verifier.Grade
+}
+
 func steps(a RolloutArgs) []rollout.Step {
 	var all []rollout.Step
 
@@ -163,6 +173,7 @@ func steps(a RolloutArgs) []rollout.Step {
 			RewardRange: s.RewardRange,
 			RewardKey:   s.RewardKey,
 			OnTimeout:   a.OnTimeout,
+			Grade:       grade(a),
 		}
 		if a.NoVerify {
 			verifier, s.MinReward = rollout.Verifier{}, nil

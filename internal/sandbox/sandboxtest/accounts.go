@@ -65,7 +65,7 @@ func FillUsersImage(folder string) error {
 func RootGroups() []string {
 	return []string{
 		"Lifecycle", "Process", "Exec", "Kill", "Output", "Files", "Tar", "Model", "Network", "Ports",
-		"Limits",
+		"Services", "Limits",
 	}
 }
 

@@ -59,6 +59,7 @@ func Run(t *testing.T, h Harness) {
 		{"Model", modelTests()},
 		{"Network", networkTests()},
 		{"Ports", portTests()},
+		{"Services", serviceTests()},
 		{"Users", userTests()},
 		{"Limits", limitTests()},
 		{"Image", imageTests()},

@@ -31,9 +31,20 @@ var Tree = tree
 var (
 	Connected     = connected
 	ReadClient    = readClient
-	Listening     = listening
-	ReadListeners = readListeners
+	Listening     = inodesOf(listening)
+	ReadListeners = inodesOf(readListeners)
 )
+
+func inodesOf(find func(uint16) ([]listener, error)) func(uint16) ([]uint64, error) {
+	return func(port uint16) (inodes []uint64, err error) {
+		found, err := find(port)
+		for _, l := range found {
+			inodes = append(inodes, l.inode)
+		}
+
+		return inodes, err
+	}
+}
 
 // FindSocket finds the descriptor of a socket in a process. It tries the descriptor first before all others.
 func FindSocket(pid int, inode uint64, first string) (descriptor string, found bool) {

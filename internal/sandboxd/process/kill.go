@@ -118,6 +118,56 @@ func (t *Table) KillAll() error {
 	return nil
 }
 
+// Freeze stops every process but this one, until Thaw. After it no tool call starts a process. Processes that cannot
+// be stopped, because they fork or resume each other faster, are a fault.Timeout.
+func (t *Table) Freeze() error {
+	t.starting.Lock()
+	defer t.starting.Unlock()
+
+	t.closed = true
+	deadline, stopped := time.Now().Add(KillTime), map[int]bool{}
+
+	for {
+		pids, err := t.living()
+		if err != nil {
+			return err
+		}
+
+		if stop(pids, stopped) == 0 {
+			return nil
+		}
+
+		if time.Now().After(deadline) {
+			return fault.New(fault.Timeout, "%d processes could not be stopped within %s", len(pids), KillTime)
+		}
+	}
+}
+
+// Thaw resumes what Freeze has stopped.
+func (t *Table) Thaw() error {
+	pids, err := t.living()
+	for _, pid := range pids {
+		_ = unix.Kill(pid, unix.SIGCONT)
+	}
+
+	return err
+}
+
+// living returns the living processes that KillAll would end.
+func (t *Table) living() ([]int, error) {
+	all, err := procTable()
+	if err != nil {
+		return nil, err
+	}
+
+	self := os.Getpid()
+	if self != 1 {
+		return t.withoutSpared(tree(all, self, true)), nil
+	}
+
+	return t.others(slices.DeleteFunc(all, func(e procEntry) bool { return e.dead })), nil
+}
+
 // repeatKill kills the processes that targets selects until there are none. Since they may fork while they
 // are listed, they are first stopped until a list shows no new ones, at most stopRounds times and for
 // stopTime: a stopped process cannot fork, and still counts against the process limit.

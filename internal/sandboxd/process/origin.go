@@ -61,18 +61,18 @@ func (t *Table) Owned(port uint16, name string) error {
 		return fault.New(fault.AgentFailed, "process %q has ended", name)
 	}
 
-	inodes, err := listeners(port)
+	found, err := listeners(port)
 	if err != nil {
 		return err
 	}
 
-	if len(inodes) == 0 {
+	if len(found) == 0 {
 		return fault.New(fault.Unavailable, "no process listens on port %d", port)
 	}
 
-	for _, inode := range inodes {
+	for _, l := range found {
 		budget := maxDescriptors
-		if !t.holds(p, p.pid, inode, &budget) {
+		if !t.holds(p, p.pid, l.inode, &budget) {
 			return fault.New(
 				fault.AgentFailed,
 				"process %q does not listen on port %d: another process does",

@@ -77,8 +77,8 @@ func connected(client, server netip.AddrPort) (uint64, error) {
 	return uint64(answers[0].Inode), nil
 }
 
-// listening queries the kernel for the inodes of the sockets that listen on a port, on any address.
-func listening(port uint16) (inodes []uint64, err error) {
+// listening queries the kernel for the sockets that listen on a port, on any address; port 0: on any port.
+func listening(port uint16) (found []listener, err error) {
 	d, err := openDiagnosis()
 	if err != nil {
 		return nil, err
@@ -95,13 +95,13 @@ func listening(port uint16) (inodes []uint64, err error) {
 		}
 
 		for _, a := range answers {
-			if binary.BigEndian.Uint16(a.ID.Ports[:]) == port {
-				inodes = append(inodes, uint64(a.Inode))
+			if p := binary.BigEndian.Uint16(a.ID.Ports[:]); port == 0 || p == port {
+				found = append(found, listener{p, uint64(a.Inode)})
 			}
 		}
 	}
 
-	return inodes, nil
+	return found, nil
 }
 
 // diagnosis is a connection to the kernel's socket diagnosis, for several queries in turn.

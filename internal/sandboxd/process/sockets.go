@@ -95,10 +95,16 @@ func clientInode(client, server netip.AddrPort) (uint64, error) {
 	return readClient(client, server)
 }
 
-// listeners returns the inodes of the sockets that listen on a port, on any address.
-func listeners(port uint16) ([]uint64, error) {
-	if inodes, err := listening(port); err == nil {
-		return inodes, nil
+// listener is a socket that listens.
+type listener struct {
+	port  uint16
+	inode uint64
+}
+
+// listeners returns the sockets that listen on a port, on any address; port 0: on any port.
+func listeners(port uint16) ([]listener, error) {
+	if found, err := listening(port); err == nil {
+		return found, nil
 	}
 
 	return readListeners(port)
@@ -123,15 +129,21 @@ func readClient(client, server netip.AddrPort) (inode uint64, err error) {
 }
 
 // readListeners is listening for kernels without socket diagnosis.
-func readListeners(port uint16) (inodes []uint64, err error) {
-	suffix := fmt.Sprintf(":%04X", port)
+func readListeners(port uint16) (found []listener, err error) {
 	err = eachSocket(func(e socketEntry) bool {
-		if e.listening && strings.HasSuffix(e.local, suffix) {
-			inodes = append(inodes, e.inode)
+		if !e.listening {
+			return true
+		}
+
+		_, digits, _ := strings.Cut(e.local, ":")
+
+		at, err := strconv.ParseUint(digits, 16, 16)
+		if err == nil && (port == 0 || uint16(at) == port) {
+			found = append(found, listener{uint16(at), e.inode})
 		}
 
 		return true
 	})
 
-	return inodes, err
+	return found, err
 }

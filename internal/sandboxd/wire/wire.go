@@ -14,6 +14,10 @@
 //	DELETE /v1/pty/{name}                                → 204; ends the shell and all that it started, forgets it
 //	POST   /v1/kill-all                                  → 204; every process of the sandbox but sandboxd is dead, and no exec or
 //	                                                       pty call starts one any more
+//	POST   /v1/freeze                                    → 204; every process of the sandbox but sandboxd is stopped, and no exec or
+//	                                                       pty call starts one any more
+//	POST   /v1/thaw                                      → 204; the stopped processes go on
+//	GET    /v1/listeners                                 → Listeners
 //	PUT    /v1/files?path=&user=&mode=0644  bytes        → 204; parents are made, links are not followed
 //	GET    /v1/files?path=&user=&limit=                  → bytes; a regular file only
 //	DELETE /v1/files?path=&user=                         → 204; a whole tree, links not followed
@@ -25,6 +29,9 @@
 //	                                                       sandboxd is the client, the host side serves the agent's calls
 //	POST   /v1/network (Upgrade: rolloutd-network)       → 101, then the same: each request carries one connection that a process
 //	                                                       made to NetworkAddr
+//	POST   /v1/listen/{port}  (Upgrade: rolloutd-network) → 101, then the same for connections to 127.0.0.1:{port}
+//	POST   /v1/connect/{port} (Upgrade: rolloutd-connect) → 101, then the bytes of a connection to 127.0.0.1:{port} inside, or else
+//	                                                       to [::1]:{port}
 //
 // A file is read and written with the rights of the user that the request names (see VerifierUser), and
 // belongs to that user.
@@ -47,6 +54,9 @@ const NetworkAddr = "127.0.0.1:7001"
 // NetworkUpgrade is the Upgrade token of the network channel. Each request on it carries one connection of
 // a process, in both directions.
 const NetworkUpgrade = "rolloutd-network"
+
+// ConnectUpgrade is the Upgrade token of a connection to a port inside.
+const ConnectUpgrade = "rolloutd-connect"
 
 // ModelUpgrade is the Upgrade token of the model channel.
 const ModelUpgrade = "rolloutd-model"
@@ -192,6 +202,17 @@ type Info struct {
 	// Shared lists the folders of a verifier's sandbox that the graded work may write.
 	Shared []string `json:"shared,omitempty"`
 }
+
+// Listeners are what the sandbox's processes listen with, without sandboxd and the agent itself.
+type Listeners struct {
+	// Ports of TCP in ascending order, the first MaxListeners
+	Ports []int `json:"ports"`
+	// Processes is the number of other living processes of the sandbox, listening or not.
+	Processes int `json:"processes"`
+}
+
+// MaxListeners bounds the ports of Listeners.
+const MaxListeners = 256
 
 // Lease extends the sandbox's life to TTL from now.
 type Lease struct {
