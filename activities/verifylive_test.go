@@ -55,6 +55,7 @@ func TestLiveGradingLosesTheServices(t *testing.T) {
 
 	h.provider.exec = func(*fakeSandbox, string, wire.Process) exec {
 		require.NoError(t, h.provider.Destroy(t.Context(), "r.1"))
+
 		return rewards("0")
 	}
 	_, err := h.RunVerifier(t.Context(), verifyInput(rollout.Verifier{Script: "x", Grade: rollout.GradeLive}))

@@ -67,8 +67,8 @@ func serviceFrozen(t *testing.T, h Harness) {
 	p := h.place(t)
 	st := p.StartBash("runs", "echo here; while :; do read -t 0.05 <> <(:); done")
 	p.StartBash("detached", "setsid bash -c 'echo away; while :; do read -t 0.05 <> <(:); done' & wait")
-	p.Says("runs", "here")
-	p.Says("detached", "away")
+	p.Says("runs", "here\n")
+	p.Says("detached", "away\n")
 
 	for range 2 {
 		require.NoError(t, p.Freeze(t.Context()))
@@ -87,7 +87,7 @@ func serviceListeners(t *testing.T, h Harness) {
 	defer stop()
 
 	p.StartBash("runs", "echo here; read < <(sleep 1000)")
-	p.Says("runs", "here")
+	p.Says("runs", "here\n")
 
 	found, err := p.Listeners(t.Context())
 	require.NoError(t, err)
