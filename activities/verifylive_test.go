@@ -73,6 +73,7 @@ func TestLiveGradingAfterACrash(t *testing.T) {
 		v.refuse = func(string, string, map[string][]string) error {
 			return fault.New(fault.Unavailable, "the worker died")
 		}
+
 		return rewards("0")
 	}
 	_, err := h.RunVerifier(t.Context(), in)
