@@ -269,7 +269,7 @@ func ptyDelete(t *testing.T, h Harness) {
 		name := "shell" + strconv.Itoa(i)
 		require.Zero(t, run(name, name, "sleep infinity & echo $! > /tmp/pid").ExitCode)
 		require.NoError(t, p.DeletePTY(t.Context(), name))
-		// a killed process can be signalled until it is reaped
+		// a killed process takes signals until it is reaped
 		require.Equal(t, "gone\n", p.Bash(
 			`while kill -0 "$(cat /tmp/pid)" 2> /tmp/why && grep -qv ') Z' "/proc/$(cat /tmp/pid)/stat"; do sleep 0.05; done; echo gone`,
 		).Stdout)
