@@ -54,7 +54,7 @@ suite() { # NAME
 		cd $dev
 		go test -count=1 -timeout 20m ./e2e -run 'Cheats|Outcomes|ForgedCalls|PolicyHides'
 		ROLLOUTD_REDTEAM=1 go test -count=1 -timeout 30m ./e2e \
-			-run 'EpisodesAreIsolated|KilledAtEachEvent|CheatsInContainers|TemporalKilled|EngineRestarts'
+			-run 'EpisodesAreIsolated|KilledAtEachEvent|CheatsInContainers|CheatsLive|TemporalKilled|EngineRestarts'
 		;;
 	redteam-fuzz) # Every decoder of untrusted input.
 		deploy/fuzz.sh 5s

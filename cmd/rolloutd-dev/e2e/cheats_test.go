@@ -27,6 +27,8 @@ func TestCheats(t *testing.T) {
 // They fail as well while the agent's processes go on beside the verifier's sandbox.
 func TestCheatsLive(t *testing.T) {
 	t.Parallel()
+	onlyRedteam(t)
+
 	cheat(t, devOptions{}, "sandbox: {home_mib: 256}", args{"sandbox": args{}, "verifier": args{"grade": rollout.GradeLive}})
 }
 
