@@ -229,6 +229,21 @@ func TestTasksCheckRunsSolutions(t *testing.T) {
 	require.Zero(t, code, errText)
 	require.Len(t, p.asked["POST /producers"]["tasks"], 1)
 
+	// a damaged file stops only those who require it
+	file := filepath.Join(dir, "rolloutd-checks.json")
+	kept, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(file, []byte("["), 0o600))
+
+	code, _, errText = rolloutd(t.Context(), env, produce...)
+	require.Zero(t, code, errText)
+	require.Contains(t, errText, "not proved: 6 tasks")
+
+	code, _, errText = rolloutd(t.Context(), env, append(produce, "--require-checked")...)
+	require.Equal(t, 1, code)
+	require.Contains(t, errText, "delete the file and check the set again")
+	require.NoError(t, os.WriteFile(file, kept, 0o600))
+
 	// a task that has changed is unchecked
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "good.yaml"), []byte(task("solution: [b]\n")), 0o600))
 	code, _, errText = rolloutd(t.Context(), env, append(produce, "--task", "good", "--require-checked")...)
