@@ -14,6 +14,7 @@ import (
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/rolloutd/rolloutd/envserver"
@@ -65,10 +66,27 @@ func (b browser) run(steps ...chromedp.Action[chromedp.Void]) {
 // eventually waits until a script returns true.
 func (b browser) eventually(script string) {
 	b.t.Helper()
-	require.Eventuallyf(b.t, func() bool {
+
+	ok := assert.Eventuallyf(b.t, func() bool {
 		is, err := chromedp.Run(b.ctx, chromedp.Evaluate[bool](script))
 		return err == nil && is
 	}, patience, 50*time.Millisecond, "%s", script)
+	if ok {
+		return
+	}
+
+	text, err := chromedp.Run(b.ctx, chromedp.Evaluate[string](`location.href + "\n" + document.body.innerText.slice(0, 4000)`))
+	require.FailNow(b.t, "the page shows", "%s (error: %v)", text, err)
+}
+
+// openTab opens a tab of a rollout's page. A script clicks it, because the summary above the tabs is redrawn and moves
+// them: a click of the mouse, at the place where the tab was, may miss it.
+func (b browser) openTab(name string) {
+	b.t.Helper()
+	b.eventually(`((tab) => {
+		tab?.click();
+		return tab?.getAttribute("aria-selected") === "true";
+	})(document.querySelector("#tab-` + name + `"))`)
 }
 
 // waitForText waits until an element's text contains part.
@@ -148,11 +166,12 @@ func TestPageInABrowser(t *testing.T) {
 	b.run(chromedp.Navigate(r.url + "/web/#/rollouts"))
 	b.eventually(`(document.querySelector("#list a").click(), true)`)
 	b.waitForText("#panel-timeline", "running agent")
-	b.run(chromedp.Click("#tab-calls"))
+	b.openTab("calls")
 	b.waitForText("#panel-calls table", "tool_calls")
-	b.run(chromedp.Click("#tab-files"))
+	b.openTab("files")
 	b.waitForText("#panel-files", "größe.txt")
-	b.run(chromedp.Click("#tab-logs"), chromedp.Click(`//summary[contains(., "Log of the agent")]`))
+	b.openTab("logs")
+	b.run(chromedp.Click(`//summary[contains(., "Log of the agent")]`))
 	b.waitForText("#panel-logs", "agent of web-")
 	kept, err := chromedp.Run(b.ctx, chromedp.Evaluate[string](`JSON.stringify(localStorage) + document.cookie`))
 	require.NoError(t, err)
@@ -331,8 +350,10 @@ func TestPageFollowsARollout(t *testing.T) {
 	b.waitForText("#alert", "no rollout none")
 }
 
-// overlaps lists elements that overlap or extend beyond the window.
+// overlaps lists elements that overlap or extend beyond the window. The browser does not lay out the turns far from the
+// window, so that their elements would have no true place: all are laid out first.
 const overlaps = `(() => {
+  for (const turn of document.querySelectorAll(".turn")) turn.style.contentVisibility = "visible";
   const seen = [...document.querySelectorAll("h1,h2,a,label,input,select,textarea,button,summary,pre,small,td,dt,dd,.time")].filter((e) => e.checkVisibility());
   const box = new Map(seen.map((e) => [e, e.getBoundingClientRect()]));
   const bad = seen.filter((e) => box.get(e).right > innerWidth + 1 && !e.closest(".wide")).map((e) => "beyond the edge: " + e.outerHTML.slice(0, 80));
@@ -395,7 +416,7 @@ func TestPageOnAPhone(t *testing.T) {
 	b.run(chromedp.Click("#rollout .swap"))
 
 	for _, tab := range []string{"timeline", "calls", "verifier", "tokens", "files", "logs", "data"} {
-		b.run(chromedp.Click("#tab-" + tab))
+		b.openTab(tab)
 		b.eventually(`document.querySelector("#panel-` + tab + `")?.innerText.length > 10 && !document.querySelector("#panel-` + tab + `").innerText.includes("Loading")`)
 		b.requireReadable(tab)
 	}

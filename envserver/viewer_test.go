@@ -337,7 +337,7 @@ func TestPageShowsHostileTexts(t *testing.T) {
 	})()`)
 
 	for _, tab := range []string{"timeline", "calls", "verifier", "tokens", "files", "logs", "data"} {
-		b.run(chromedp.Click("#tab-" + tab))
+		b.openTab(tab)
 	}
 
 	b.waitForText("#panel-tokens", "sampled")
@@ -429,7 +429,7 @@ func TestPageShowsSteps(t *testing.T) {
 	b.waitForText(".turn[data-turn='4']", "drops empty fields")
 	b.run(chromedp.Click(`//ol[@class="steps"]//button[contains(text(), "Step 2")]`))
 	b.eventually(`Math.abs(document.querySelector("[data-step='1']").getBoundingClientRect().top) < 200`)
-	b.run(chromedp.Click("#tab-verifier"))
+	b.openTab("verifier")
 	b.waitForText("#panel-verifier section:nth-of-type(1) details[open]", "found it")
 	b.waitForText("#panel-verifier section:nth-of-type(1)", "exit 3")
 	b.waitForText("#panel-verifier section:nth-of-type(2) .step", "Step 2: mend")
@@ -472,7 +472,7 @@ func TestPageShowsBranches(t *testing.T) {
 	b.eventually(`[...document.querySelectorAll(".turns > .turn")].map((e) => e.dataset.turn).join() === "2"`)
 	b.eventually(`[...document.querySelectorAll(".branch[open]")].map((e) => e.dataset.branch).join() === "compacted"`)
 	b.eventually(`document.querySelectorAll(".branch[data-branch='compacted'] .turn").length === 2`)
-	b.run(chromedp.Click("#tab-calls"))
+	b.openTab("calls")
 	b.run(chromedp.Click(`//div[@id="panel-calls"]//button[text()="3"]`))
 	b.eventually(`document.querySelector(".branch[data-branch='subagent']").open && document.activeElement.dataset.turn === "3"`)
 	b.scrollBack()
