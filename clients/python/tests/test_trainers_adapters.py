@@ -109,7 +109,9 @@ def test_nemo_gym_runs_a_row() -> None:
             gym.post("/run", json={**row, "rolloutd": more}).raise_for_status().json()
             for more in ({}, {"verify": ["false"]}, {"setup": ["false"], "limits": {"attempts": 1}})
         )
-        refused = gym.post("/run", json={**row, "responses_create_params": {"input": []}})
+        refused = gym.post("/run", json={**row, "responses_create_params": {"input": []}}).raise_for_status().json()
+        agent.config.rolloutd_server = "http://127.0.0.1:9"
+        away = gym.post("/run", json=row).raise_for_status().json()
         metrics = gym.post("/aggregate_metrics", json={"verify_responses": [{**a, "_ng_rollout_index": i} for i, a in enumerate((passed, failed, ungraded))]})
 
     for answer, reward in ((passed, 1.0), (failed, 0.0)):
@@ -123,5 +125,7 @@ def test_nemo_gym_runs_a_row() -> None:
             seen = item["prompt_token_ids"] + item["generation_token_ids"]
         assert seen
     assert (ungraded["_ng_failure_class"], ungraded["mask_sample"]) == ("setup_failed", True)
-    assert refused.status_code == 422
+    assert (refused["_ng_failure_class"], refused["mask_sample"]) == ("InvalidError", True), "an HTTP error would end the collection"
+    assert "one of the user" in refused["error"]
+    assert (away["_ng_failure_class"], away["_ng_task_index"]) == ("UnavailableError", 3)
     assert metrics.raise_for_status().json()["agent_metrics"]["mean/reward"] == 0.5, "the rollout without a reward is in no mean"

@@ -19,9 +19,9 @@ from nemo_gym.openai_utils import NeMoGymResponse, NeMoGymResponseCreateParamsNo
 from pydantic import ConfigDict
 
 from .aio import AsyncClient
-from .errors import InvalidError
+from .errors import RolloutdError
 from .trainers import Limits, fit, trained
-from .trainers.nemo_gym import masked_response, verify_response
+from .trainers.nemo_gym import failure_response, masked_response, verify_response
 from .trainers.running import run_rollout, sampling_of
 from .trl.rollouts import instruction_of
 
@@ -53,8 +53,8 @@ class RolloutdAgent(SimpleResponsesAPIAgent):
     """Runs each row as a rollout.
 
     The arguments of the rollout are `task`, then the row's `rolloutd`; the instruction is the last user message of `responses_create_params`, whose
-    sampling parameters are pinned on every model call. A rollout without a reward is answered as a failure: Gym writes it to its file of failures,
-    tries it again when the collection is resumed, and no metric counts it.
+    sampling parameters are pinned on every model call. A rollout without a reward, a row that rolloutd refuses and a server that is away are answered
+    as a failure: Gym writes it to its file of failures, tries it again when the collection is resumed, and no metric counts it.
     """
 
     config: RolloutdAgentConfig
@@ -66,11 +66,10 @@ class RolloutdAgent(SimpleResponsesAPIAgent):
         row = body.model_dump(mode="json", exclude_unset=True)
         try:
             arguments = self._arguments(row)
-        except InvalidError as err:
-            raise HTTPException(422, str(err)) from err
-
-        async with AsyncClient(self.config.rolloutd_server, token=self.config.rolloutd_token) as client:
-            record = await run_rollout(client, arguments)
+            async with AsyncClient(self.config.rolloutd_server, token=self.config.rolloutd_token) as client:
+                record = await run_rollout(client, arguments)
+        except RolloutdError as err:
+            return RolloutdVerifyResponse.model_validate(failure_response(err, row, created_at=time.time()))
 
         record, _ = fit(record, Limits(prompt=self.config.prompt_length, response=self.config.response_length))
         answer = verify_response if trained(record) else masked_response

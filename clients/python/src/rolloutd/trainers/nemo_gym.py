@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ..errors import UnscoredError
+from ..errors import RolloutdError, UnscoredError
 from .record import Record
 from .rules import Turn, longest, trained, turns, untrained
 
@@ -19,7 +19,7 @@ def verify_response(record: Record, request: Mapping[str, Any], *, created_at: f
     sequence = longest(trained(record))
     if sequence is None:
         raise UnscoredError(untrained(record))
-    return {**request, "response": _response(record, turns(sequence), created_at), "reward": record.reward}
+    return {**request, "response": _response(record.rollout_id, turns(sequence), created_at), "reward": record.reward}
 
 
 def masked_response(record: Record, request: Mapping[str, Any], *, created_at: float = 0.0) -> dict[str, Any]:
@@ -28,15 +28,30 @@ def masked_response(record: Record, request: Mapping[str, Any], *, created_at: f
     Without a reward it has `_ng_failure_class` besides, so that Gym writes it to its file of failures and not to its results
     (`nemo_gym.rollout_collection`). The class of the answer requires a reward, which is then 0 and means nothing.
     """
-    answer = {**request, "response": _response(record, (), created_at), "mask_sample": True, "error": untrained(record)}
+    answer = {**request, "response": _response(record.rollout_id, (), created_at), "mask_sample": True, "error": untrained(record)}
     if record.reward is None:
         return {**answer, "reward": 0.0, "_ng_failure_class": record.outcome or "unknown"}
     return {**answer, "reward": record.reward}
 
 
-def _response(record: Record, replies: Iterable[Turn], created_at: float) -> dict[str, Any]:
+def failure_response(error: RolloutdError, request: Mapping[str, Any], *, created_at: float = 0.0) -> dict[str, Any]:
+    """The answer to `request` when there is no rollout: rolloutd refused the row, or no server answered.
+
+    An HTTP error would end Gym's whole collection (`nemo_gym.rollout_collection`).
+    """
     return {
-        "id": record.rollout_id,
+        **request,
+        "response": _response("", (), created_at),
+        "reward": 0.0,
+        "mask_sample": True,
+        "error": str(error),
+        "_ng_failure_class": error.kind or type(error).__name__,
+    }
+
+
+def _response(rollout_id: str, replies: Iterable[Turn], created_at: float) -> dict[str, Any]:
+    return {
+        "id": rollout_id,
         "created_at": created_at,
         "model": "",
         "object": "response",
