@@ -135,13 +135,13 @@ func addChanged(source *files.Source, changed []string, limit int64) error {
 	return source.Measure(limit)
 }
 
-// getChanges lists what has changed since sandboxd started, besides the folders that the verifier gets anyway.
+// getChanges lists what has changed since sandboxd serves, besides the folders that the verifier gets anyway.
 func (s *Server) getChanges(w http.ResponseWriter, r *http.Request) {
 	graded, err := view.ShownBelow(wire.AgentWorkdir, wire.AgentGraded)
 
 	var all []wire.Change
 	if err == nil {
-		all, err = files.Changes("/", r.URL.Query()["in"], graded, s.info.StartedAt)
+		all, err = files.Changes("/", r.URL.Query()["in"], graded, s.changesSince)
 	}
 
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -77,6 +78,10 @@ type Server struct {
 	usage     usage.Sources
 	ports     http.Handler
 
+	// changesSince separates what the driver wrote from what processes of the sandbox change. Run sets it before it
+	// serves.
+	changesSince time.Time
+
 	// this process serves run-as-agent
 	runsWork bool
 	log      *slog.Logger
@@ -129,6 +134,13 @@ func (s *Server) Run(ctx context.Context, control, model net.Listener) error {
 	defer cancel()
 	defer s.lease.stop()
 
+	since, err := files.Mark()
+	if err != nil {
+		return errors.Join(fmt.Errorf("mark the start of changes: %w", err), control.Close(), model.Close())
+	}
+
+	s.changesSince = since
+
 	model = netutil.LimitListener(model, modelchannel.MaxConnections)
 	failed := make(chan error, 4)
 	servers := []*http.Server{s.controlServer(), s.modelServer()}
@@ -139,8 +151,6 @@ func (s *Server) Run(ctx context.Context, control, model net.Listener) error {
 
 	go func() { failed <- s.processes.Run(ctx) }()
 	go func() { failed <- s.serveRunAs(ctx) }()
-
-	var err error
 
 	running := 4
 

@@ -1,6 +1,7 @@
 package files
 
 import (
+	"fmt"
 	"path"
 	"slices"
 	"time"
@@ -10,14 +11,11 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// Times of the root file system.
-const (
-	// a file system's clock is that much behind, at most
-	clockTick = 10 * time.Millisecond
+// beforeStart bounds how long before sandboxd's start the root file system is made.
+const beforeStart = time.Minute
 
-	// The root file system is made that long before sandboxd starts, at most.
-	beforeStart = time.Minute
-)
+// markTimeout bounds the wait for a time of change that differs. A tick of the kernel takes at most 10 ms.
+const markTimeout = 10 * time.Second
 
 // MaxChangedBytes bounds the files of changed folders in a tar, beside those of the home.
 const MaxChangedBytes = 2 << 30
@@ -25,14 +23,57 @@ const MaxChangedBytes = 2 << 30
 // maxChangedFiles bounds the files that a list of changes looks at. Folders beyond it do not fit a tar.
 const maxChangedFiles = maxEntries / 2
 
-// Changes lists what has changed in the given folders of the root file system since a time: the files and
+// Mark returns a time that separates changes: every file that changed before the call has an earlier time of
+// change (ctime), and none that changes after it has an earlier one.
+//
+// The kernel stamps changes with a clock that may stand still for a tick, up to 10 ms. Mark changes a file of
+// its own until that file's time differs. The first time is not before any earlier one, so the new time is
+// after all of them; and no stamp goes back. From Linux 6.13 the second change of a file whose time was read
+// gets a new time at once, which bounds the times of all later changes from below (multigrain timestamps).
+// Before it, the wait is the rest of the tick.
+func Mark() (time.Time, error) {
+	fd, err := unix.MemfdCreate("mark", unix.MFD_CLOEXEC)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("make a file: %w", err)
+	}
+	defer unix.Close(fd)
+
+	first, err := changeTime(fd)
+	if err != nil {
+		return time.Time{}, err
+	}
+
+	for deadline := time.Now().Add(markTimeout); time.Now().Before(deadline); time.Sleep(100 * time.Microsecond) {
+		if err := unix.Fchmod(fd, 0o600); err != nil {
+			return time.Time{}, fmt.Errorf("change a file: %w", err)
+		}
+
+		at, err := changeTime(fd)
+		if err != nil || at.After(first) {
+			return at, err
+		}
+	}
+
+	return time.Time{}, fmt.Errorf("a file's time of change stays %s for %s", first, markTimeout)
+}
+
+func changeTime(fd int) (time.Time, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return time.Time{}, fmt.Errorf("read a file's time of change: %w", err)
+	}
+
+	return time.Unix(st.Ctim.Unix()), nil
+}
+
+// Changes lists what has changed in the given folders of the root file system since a Mark: the files and
 // folders in them, each once. It leaves out the folders in except, and mounts. It does not follow links.
 //
 // The root file system is an overlay. A file's time of change (ctime) is set by the kernel alone, and an
 // image's files are older than the sandbox. A change below a folder copies the folder up first, which
 // changes its time too: an older folder has no changes.
 func Changes(root string, folders, except []string, since time.Time) ([]wire.Change, error) {
-	c := &changes{since: since.Add(-clockTick), left: maxChangedFiles}
+	c := &changes{since: since, left: maxChangedFiles}
 
 	var st unix.Stat_t
 	if err := unix.Lstat(root, &st); err != nil {
@@ -172,7 +213,7 @@ func (c *changes) changed(d *dir, name string, depth int) bool {
 	return slices.ContainsFunc(names, func(n string) bool { return c.changed(sub, n, depth+1) })
 }
 
-// isOlder reports whether a file has not changed since the time, less the margin.
+// isOlder reports whether a file has not changed since the mark, less the margin.
 func (c *changes) isOlder(st *unix.Stat_t, margin time.Duration) bool {
 	return time.Unix(st.Ctim.Unix()).Before(c.since.Add(-margin))
 }

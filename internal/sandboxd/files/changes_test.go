@@ -3,6 +3,7 @@ package files_test
 import (
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
@@ -22,7 +23,9 @@ func TestChanges(t *testing.T) {
 	})
 
 	in := []string{"/", "/var", "/missing"}
-	since := time.Now().Add(time.Second / 10)
+	since, err := files.Mark()
+	require.NoError(t, err)
+
 	list := func() map[string]wire.Change {
 		all, err := files.Changes(root, in, []string{"/srv/data"}, since)
 		require.NoError(t, err)
@@ -36,9 +39,6 @@ func TestChanges(t *testing.T) {
 	}
 
 	require.Empty(t, list())
-
-	// the kernel gives the times, which cannot be set
-	time.Sleep(time.Until(since) + 50*time.Millisecond)
 
 	write(t, root, map[string]string{
 		"new/file": "12345", "new/deep/er/file": "1", "var/lib/a/file": "changed", "srv/data/more": "x", "srv/other": "x",
@@ -56,6 +56,28 @@ func TestChanges(t *testing.T) {
 		"/top":       {Path: "/top"},
 		"/to":        {Path: "/to"},
 	}, list())
+}
+
+// A file that is written immediately before a mark has not changed since, and one written immediately after it
+// has, as often as one tries.
+func TestMarkSeparatesChanges(t *testing.T) {
+	t.Parallel()
+
+	root := t.TempDir()
+
+	for n := range 200 {
+		before, after := strconv.Itoa(n)+"-before", strconv.Itoa(n)+"-after"
+		write(t, root, map[string]string{before: "x"})
+
+		since, err := files.Mark()
+		require.NoError(t, err)
+
+		write(t, root, map[string]string{after: "x"})
+
+		all, err := files.Changes(root, []string{"/"}, nil, since)
+		require.NoError(t, err)
+		require.Equal(t, []wire.Change{{Path: "/" + after}}, all)
+	}
 }
 
 // The list has an end, and a folder that is too large for a tar is listed as one that is not.
