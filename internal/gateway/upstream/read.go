@@ -169,7 +169,7 @@ func finish(s *reply.Stream) error {
 }
 
 // versionOf returns the version of the model's weights from a response's headers. Engines have no common
-// header for it; routers in front of them use these two. A version in the reply itself takes precedence.
+// header for it; routers in front of them use these two. Another version in the reply counts as a later one.
 func versionOf(h http.Header) string {
 	if v := h.Get("X-Model-Version"); v != "" {
 		return v
