@@ -79,6 +79,8 @@ func (s *Server) routes() []api.Route {
 			Exports:    s.exports,
 			Context:    s.callContext,
 		}).Routes()...)
+		all = append(all, s.savedPageRoutes()...)
+
 		if s.o.Episodes != nil {
 			all = append(all, s.executor().Routes()...)
 		}

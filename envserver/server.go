@@ -55,6 +55,8 @@ type Server struct {
 	page    http.Handler
 	views   web.Views
 	handler http.Handler
+	// the routes without middleware, for pages that are saved
+	routed http.Handler
 
 	// path below which the server is mounted; "": the root
 	base string
@@ -197,7 +199,9 @@ func newServer(o Options, p parts) (*Server, error) {
 	}
 
 	s.stop, s.stopped = context.WithCancelCause(context.Background())
-	if s.handler, err = s.middleware(s.router()); err != nil {
+
+	s.routed = s.router()
+	if s.handler, err = s.middleware(s.routed); err != nil {
 		return nil, fmt.Errorf("envserver: %w", err)
 	}
 

@@ -92,6 +92,7 @@ func command(s std) *cobra.Command {
 		messagesCommand(s),
 		filesCommand(s),
 		traceCommand(s),
+		exportCommand(s),
 		trajectoryCommand(s),
 		abortCommand(s),
 	)

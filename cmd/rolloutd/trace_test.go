@@ -35,6 +35,12 @@ func TestTraceGoesToOutputOrAFile(t *testing.T) {
 	require.Zero(t, code, errText)
 	require.Equal(t, "/rollouts/r1/trace?format=jsonl", out)
 
+	for _, args := range [][]string{{"export", "r1"}, {"export", "--group", "g1"}} {
+		code, out, errText = rolloutd(t.Context(), env, args...)
+		require.Zero(t, code, errText)
+		require.Contains(t, []string{"/rollouts/r1/page?", "/groups/g1/page?"}, out)
+	}
+
 	dir := t.TempDir()
 	file := filepath.Join(dir, "r1.npz")
 	code, out, errText = rolloutd(t.Context(), env, "trace", "r1", "--format", "npz", "-o", file)

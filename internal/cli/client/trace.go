@@ -16,6 +16,11 @@ func (c *Client) Trace(ctx context.Context, id, format string, w io.Writer) erro
 	return c.download(ctx, "/rollouts/"+url.PathEscape(id)+"/trace", url.Values{"format": {format}}, w)
 }
 
+// Page writes the page of a rollout or a group that is done to w, as one HTML file. of is "rollouts" or "groups".
+func (c *Client) Page(ctx context.Context, of, id string, w io.Writer) error {
+	return c.download(ctx, "/"+of+"/"+url.PathEscape(id)+"/page", nil, w)
+}
+
 // Log writes a log of a rollout that is done to w: agent, verifier, proxy or network.
 func (c *Client) Log(ctx context.Context, id, name string, w io.Writer) error {
 	return c.download(ctx, "/rollouts/"+url.PathEscape(id)+"/logs/"+name, nil, w)

@@ -1,4 +1,5 @@
 // Requests to the server. The token and the id of this tab's session are kept only in the tab.
+import { answer, place } from "./saved.js";
 
 const base = new URL("..", location.href);
 let askForToken = () => {};
@@ -29,10 +30,7 @@ export function random() {
 
 /** ask sends a request and returns the response. A refused request throws an Error with the server's message. */
 export async function ask(path, options = {}) {
-  const headers = { "X-Session-Id": session(), ...options.headers };
-  if (token()) headers.Authorization = "Bearer " + token();
-  if (options.body !== undefined) headers["Content-Type"] = "application/json";
-  const response = await fetch(new URL(path, base), { ...options, headers });
+  const response = place ? answer(path) : await request(path, options);
   if (response.ok) return response;
   if (response.status === 401) askForToken();
   const text = await response.text();
@@ -43,6 +41,13 @@ export async function ask(path, options = {}) {
     // not JSON: the answer of a proxy
   }
   throw Object.assign(new Error(typeof detail === "string" ? detail : JSON.stringify(detail)), { status: response.status });
+}
+
+function request(path, options) {
+  const headers = { "X-Session-Id": session(), ...options.headers };
+  if (token()) headers.Authorization = "Bearer " + token();
+  if (options.body !== undefined) headers["Content-Type"] = "application/json";
+  return fetch(new URL(path, base), { ...options, headers });
 }
 
 export const get = async (path) => (await ask(path)).json();

@@ -8,6 +8,7 @@ import { playground } from "./playground.js";
 import * as producers from "./producers.js";
 import * as rollout from "./rollout.js";
 import * as rollouts from "./rollouts.js";
+import { place } from "./saved.js";
 
 const pages = {
   playground: () => playground(), rollouts: (_, query) => rollouts.list(query), rollout: (id, query) => rollout.rollout(id, query),
@@ -54,4 +55,5 @@ $("token").addEventListener("submit", (event) => {
 });
 keys();
 addEventListener("hashchange", open);
+if (place && !location.hash) history.replaceState(null, "", place);
 open();

@@ -6,6 +6,7 @@ import { $, complain, el, facts, pretty, reveal, seconds } from "./dom.js";
 import { files } from "./files.js";
 import { groupLink } from "./groups.js";
 import { outcome, rolloutLink } from "./rollouts.js";
+import { place as savedPlace } from "./saved.js";
 import { search } from "./search.js";
 import { stepList } from "./steps.js";
 import { tabs } from "./tabs.js";
@@ -214,7 +215,7 @@ function data(path, head) {
   const save = (name, from) => el("button", { type: "button", click: (event) => download(event.target, from, `${head.rollout_id}-${name}`) }, name);
   return el("div", {},
     facts([["Rollout type", head.rollout_type], ["Capture", head.capture_level], ["Trained", head.untrained ? visible(head.untrained) : "yes"], ["Digest of the trace", head.digest]]),
-    el("div", { class: "row" }, save("result.json", path + "/result"), save("trace.jsonl", path + "/trace"), save("sequences.jsonl", path + "/trajectory"), save("atif.json", path + "/trace?format=atif"), save("turns.npz", path + "/trace?format=npz")),
+    savedPlace ? null : el("div", { class: "row" }, save("page.html", path + "/page"), save("result.json", path + "/result"), save("trace.jsonl", path + "/trace"), save("sequences.jsonl", path + "/trajectory"), save("atif.json", path + "/trace?format=atif"), save("turns.npz", path + "/trace?format=npz")),
     el("h3", {}, "Result without its model calls and files"), block(pretty(head), { className: "file", paint: painter("x.json") }));
 }
 

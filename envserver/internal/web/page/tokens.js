@@ -4,7 +4,7 @@ import { el, facts } from "./dom.js";
 import { visible } from "./text.js";
 
 const page = 2000; // tokens of one request
-const around = 200; // tokens before one that is jumped to
+const windowOf = (at) => Math.floor(at / page) * page; // a saved page has these windows alone
 const bins = ["≥ 99 %", "≥ 90 %", "≥ 61 %", "≥ 37 %", "≥ 14 %", "≥ 1.8 %", "≥ 0.03 %", "less"]; // of the server's histogram, as probabilities
 const bounds = [-0.01, -0.1, -0.5, -1, -2, -4, -8];
 
@@ -26,13 +26,13 @@ export function tokens(path, untrained, onPlace) {
   const show = async ({ turn, sequence = 0, at } = {}) => {
     asked = true;
     try {
-      if (!shown || turn === undefined) await load(sequence, Math.max((at ?? 0) - around, 0), at);
+      if (!shown || turn === undefined) await load(sequence, windowOf(at ?? 0), at);
       if (turn === undefined) return;
       const number = shown.sequences.findIndex((s) => s.first_turn <= turn && turn <= s.last_turn);
       if (number < 0) return;
       if (number !== shown.sequence) await load(number, 0);
       const span = shown.spans.find((s) => s.turn === turn);
-      if (span) await load(number, Math.max(span.start - around, 0), span.start);
+      if (span) await load(number, windowOf(span.start), span.start);
     } catch (error) {
       node.replaceChildren(el("p", { class: "bad" }, error.message));
     }
@@ -69,7 +69,7 @@ function draw(view, load, untrained, onPlace) {
       const { at } = view.least[next++ % view.least.length];
       event.target.textContent = `Next least likely (${(next % view.least.length) + 1} of ${view.least.length})`;
       if (at >= view.start && at < stop) mark(event.target.closest(".tokens"), at);
-      else load(view.sequence, Math.max(at - around, 0), at);
+      else load(view.sequence, windowOf(at), at);
     } }, "Jump to the least likely token")
     : null;
   return [
