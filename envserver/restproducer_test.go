@@ -16,6 +16,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/producer"
 	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/taskset"
 )
 
 // fakeProducers is an in-memory engine of producers. They run until they are aborted.
@@ -162,7 +163,12 @@ func withProducers(t *testing.T, files map[string]string, change ...func(*envser
 		t,
 		append(
 			change,
-			func(o *envserver.Options) { o.Producers, o.TaskSets = f, map[string]string{"mine": dir} },
+			func(o *envserver.Options) {
+				o.Producers = f
+				if o.TaskSets == nil {
+					o.TaskSets = map[string]string{"mine": dir}
+				}
+			},
 		)...), f
 }
 
@@ -224,6 +230,36 @@ func TestProducersOverREST(t *testing.T) {
 	status, _, out = r.do("GET", "/producers?limit=1", "")
 	require.Equal(t, http.StatusOK, status)
 	require.Contains(t, out, `"producer_id":"p"`)
+}
+
+// A task that was proved in live grading is proved for producers that grade so.
+func TestProducersGradeAsTheCheckDid(t *testing.T) {
+	t.Parallel()
+
+	file := filepath.Join(t.TempDir(), "set.jsonl")
+	require.NoError(t, os.WriteFile(file, []byte(`{"id":"a","instruction":"a","verify":["true"]}`+"\n"), 0o600))
+
+	set, err := taskset.Open(file)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = set.Close() })
+
+	task, err := set.Task(0)
+	require.NoError(t, err)
+
+	digest, err := task.Digest()
+	require.NoError(t, err)
+	require.NoError(t, taskset.Checks{digest: {Name: "a", Grade: rollout.GradeLive}}.Write(file))
+
+	r, _ := withProducers(t, nil, func(o *envserver.Options) { o.TaskSets = map[string]string{"checked": file} })
+
+	const head = `{"sink":"s","group_size":2,"task_set":"checked","require_checked":true,"rollout":{"endpoint":"vllm"`
+
+	status, _, out := r.do("POST", "/producers", head+`}}`)
+	require.Equal(t, http.StatusUnprocessableEntity, status, out)
+	require.Contains(t, out, "has checked it with --grade live, not fresh")
+
+	status, _, out = r.do("POST", "/producers", head+`,"verifier":{"grade":"live"}}}`)
+	require.Equal(t, http.StatusAccepted, status, out)
 }
 
 func TestProducersRefuse(t *testing.T) {

@@ -129,6 +129,7 @@ func (f *produceFlags) register(cmd *cobra.Command) {
 	fl.StringVar(&f.run.keyEnv, "api-key-env", "", "variable of this environment that holds the model's API key")
 	fl.StringVar(&f.run.model, "model", "", "name of the model at the endpoint")
 	fl.StringVar(&f.run.agent, "agent", "", "agent by name, instead of the tasks'")
+	fl.StringVar(&f.run.grade, "grade", "", "verifier.grade instead of the tasks': live or fresh; see rolloutd run")
 	fl.StringVar(&f.run.sampling, "sampling", "", `parameters of every model call, as JSON: {"temperature":0.7}`)
 	fl.BoolVar(&f.detach, "detach", false, "print the producer's id and exit; the producer runs on the server")
 	fl.BoolVar(&f.js, "json", false, "print the last state as JSON on stdout")
@@ -243,8 +244,15 @@ func (f *produceFlags) addTasks(args map[string]any) error {
 
 	for _, i := range chosen {
 		t, err := set.Task(i)
+
+		var task map[string]any
 		if err == nil {
-			err = checks.Unproved(t)
+			task = t.Arguments()
+			if f.run.grade != "" {
+				cli.Grade(task, f.run.grade)
+			}
+
+			err = checks.Unproved(t, taskset.GradeOf(task))
 		}
 
 		var unproved *taskset.UnprovedError
@@ -263,7 +271,8 @@ func (f *produceFlags) addTasks(args map[string]any) error {
 		}
 
 		maps.Copy(f.local, t.Local)
-		tasks = append(tasks, t.Arguments())
+
+		tasks = append(tasks, task)
 	}
 
 	args["tasks"] = tasks

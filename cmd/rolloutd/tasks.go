@@ -108,6 +108,7 @@ func tasksCheckCommand(s std) *cobra.Command {
 	var (
 		sel         selectFlags
 		oracle, nop bool
+		grade       string
 	)
 
 	concurrency := 4
@@ -116,7 +117,8 @@ func tasksCheckCommand(s std) *cobra.Command {
 		Short: "Check each task of a set; with a server, that it can be solved and is not free",
 		Args:  cli.Arguments("SET"),
 		Long: aboutSets + "\n\nCheck names each broken task with its file and field, and exits with 1 if there is one. With --oracle and\n" +
-			"--nop it writes what it found beside the set, in rolloutd-checks.json of a folder or FILE.checks.json.",
+			"--nop it writes what it found beside the set, in rolloutd-checks.json of a folder or FILE.checks.json. Each runs\n" +
+			"twice: a task whose reward differs is flaky.",
 		Example: "  rolloutd tasks check examples/small\n  rolloutd tasks check examples/small --oracle --nop",
 	}
 	f.register(cmd)
@@ -124,11 +126,15 @@ func tasksCheckCommand(s std) *cobra.Command {
 	cmd.Flags().BoolVar(&oracle, "oracle", false, "run the solution of each task: it must earn the full reward")
 	cmd.Flags().
 		BoolVar(&nop, "nop", false, "run each task with an agent that does nothing: it must not earn the full reward")
+	cmd.Flags().StringVar(&grade, "grade", "", "verifier.grade instead of the tasks': live or fresh; see rolloutd run")
 	cmd.Flags().IntVar(&concurrency, "concurrency", concurrency, "rollouts at once")
 	connect := serverFlag(cmd, s)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if concurrency < 1 {
+		switch {
+		case concurrency < 1:
 			return fmt.Errorf("--concurrency: must be at least 1, got %d", concurrency)
+		case grade != "" && grade != rollout.GradeFresh && grade != rollout.GradeLive:
+			return fmt.Errorf("--grade: must be %s or %s, got %q", rollout.GradeFresh, rollout.GradeLive, grade)
 		}
 
 		set, chosen, cfg, err := f.openSet(args[0], sel)
@@ -160,7 +166,7 @@ func tasksCheckCommand(s std) *cobra.Command {
 			})
 		}
 
-		for _, trial := range trials(oracle, nop) {
+		for _, trial := range trials(oracle, nop, grade) {
 			found, err := trial.run(cmd.Context(), c, sound, concurrency)
 			if err != nil {
 				return hint(err, c)
@@ -176,7 +182,7 @@ func tasksCheckCommand(s std) *cobra.Command {
 		}
 
 		if oracle && nop {
-			if err := keepChecks(setPath(cfg, args[0]), sound, problems); err != nil {
+			if err := keepChecks(setPath(cfg, args[0]), sound, grade, problems); err != nil {
 				fmt.Fprintln(s.err, "the checks are not kept beside the set:", err)
 			}
 		}
@@ -193,8 +199,8 @@ func tasksCheckCommand(s std) *cobra.Command {
 	return cmd
 }
 
-// keepChecks writes what was found of the tasks beside their set.
-func keepChecks(path string, tasks []taskset.Task, problems map[string]string) error {
+// keepChecks writes what was found of the tasks, graded like that, beside their set.
+func keepChecks(path string, tasks []taskset.Task, grade string, problems map[string]string) error {
 	checks := taskset.Checks{}
 
 	for _, t := range tasks {
@@ -203,7 +209,12 @@ func keepChecks(path string, tasks []taskset.Task, problems map[string]string) e
 			return err
 		}
 
-		checks[digest] = taskset.Check{Name: t.Name, At: time.Now().UTC(), Problem: problems[t.Name]}
+		checks[digest] = taskset.Check{
+			Name:    t.Name,
+			At:      time.Now().UTC(),
+			Grade:   cmp.Or(grade, taskset.GradeOf(t.Arguments())),
+			Problem: problems[t.Name],
+		}
 	}
 
 	return checks.Write(path)
@@ -213,16 +224,19 @@ func keepChecks(path string, tasks []taskset.Task, problems map[string]string) e
 type trial struct {
 	agent string
 	judge func(cli.TaskResult) string
+
+	// verifier.grade; "": as each task says
+	grade string
 }
 
-func trials(oracle, nop bool) []trial {
+func trials(oracle, nop bool, grade string) []trial {
 	var all []trial
 	if oracle {
-		all = append(all, trial{rollout.AgentOracle, cli.TaskResult.OracleProblem})
+		all = append(all, trial{rollout.AgentOracle, cli.TaskResult.OracleProblem, grade})
 	}
 
 	if nop {
-		all = append(all, trial{rollout.AgentNop, cli.TaskResult.NopProblem})
+		all = append(all, trial{rollout.AgentNop, cli.TaskResult.NopProblem, grade})
 	}
 
 	return all
@@ -234,52 +248,80 @@ type problem struct {
 	why  string
 }
 
-// run runs a trial of each task and returns those with a problem. Where a solution does not earn the full reward, it
-// runs once more with live grading, so that the problem can say that this is what the task needs.
+// run runs a trial of each task twice and returns those with a problem. Where a solution does not earn the full reward,
+// it runs once more with live grading, so that the problem can say that this is what the task needs.
 func (t trial) run(
 	ctx context.Context,
 	c *client.Client,
 	tasks []taskset.Task,
 	concurrency int,
-) (problems []problem, err error) {
-	var again []taskset.Task
-
-	_, err = cli.RunTasks(ctx, c, tasks, concurrency, t.arguments, func(r cli.TaskResult) {
-		why := t.judge(r)
-		if why == "" {
-			return
-		}
-
-		problems = append(problems, problem{r.Task, why})
-		if t.agent == rollout.AgentOracle && r.NeedsMore() {
-			again = append(again, r.Task)
-		}
-	})
+) ([]problem, error) {
+	first, err := cli.RunTasks(ctx, c, tasks, concurrency, t.arguments, func(cli.TaskResult) {})
 	if err != nil {
 		return nil, err
 	}
 
-	live := func(task taskset.Task) (map[string]any, error) {
-		args, err := t.arguments(task)
-		if err == nil {
-			cli.Grade(args, rollout.GradeLive)
+	var graded, unsolved []taskset.Task
+
+	for _, r := range first {
+		if r.Err == nil && r.Result.Outcome == rollout.Completed {
+			graded = append(graded, r.Task)
 		}
 
-		return args, err
+		if t.agent == rollout.AgentOracle && t.judge(r) != "" && r.NeedsMore(t.grade) {
+			unsolved = append(unsolved, r.Task)
+		}
 	}
-	_, err = cli.RunTasks(ctx, c, again, concurrency, live, func(r cli.TaskResult) {
-		if t.judge(r) != "" {
-			return
+
+	again, err := cli.RunTasks(ctx, c, graded, concurrency, t.arguments, func(cli.TaskResult) {})
+	if err != nil {
+		return nil, err
+	}
+
+	live := trial{agent: t.agent, grade: rollout.GradeLive}
+
+	withServices, err := cli.RunTasks(ctx, c, unsolved, concurrency, live.arguments, func(cli.TaskResult) {})
+	if err != nil {
+		return nil, err
+	}
+
+	second, served := resultsByTask(again), resultsByTask(withServices)
+
+	var problems []problem
+
+	for _, r := range first {
+		why, flaky := t.judge(r), ""
+
+		if s, ok := second[keyOf(r.Task)]; ok {
+			flaky = r.FlakyProblem(t.agent, s)
 		}
 
-		for i, p := range problems {
-			if p.task.Source == r.Task.Source && p.task.Name == r.Task.Name {
-				problems[i].why = cli.OnlyLive + p.why
-			}
+		if s, ok := served[keyOf(r.Task)]; ok && t.judge(s) == "" {
+			why = cli.OnlyLive + why
 		}
-	})
 
-	return problems, err
+		why = cmp.Or(flaky, why)
+
+		if why != "" {
+			problems = append(problems, problem{r.Task, why})
+		}
+	}
+
+	return problems, nil
+}
+
+// taskKey identifies a task of a set.
+type taskKey struct{ source, name string }
+
+func keyOf(t taskset.Task) taskKey { return taskKey{t.Source, t.Name} }
+
+func resultsByTask(all []cli.TaskResult) map[taskKey]cli.TaskResult {
+	byTask := map[taskKey]cli.TaskResult{}
+	for _, r := range all {
+		byTask[keyOf(r.Task)] = r
+	}
+
+	return byTask
 }
 
 func (t trial) arguments(task taskset.Task) (map[string]any, error) {
@@ -289,6 +331,10 @@ func (t trial) arguments(task taskset.Task) (map[string]any, error) {
 
 	if t.agent == rollout.AgentOracle && !task.HasSolution() {
 		return nil, errors.New("the task has no solution")
+	}
+
+	if t.grade != "" {
+		cli.Grade(args, t.grade)
 	}
 
 	return args, nil

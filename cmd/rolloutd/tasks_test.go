@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -109,10 +110,12 @@ func TestTasksCheckKnowsEveryAgent(t *testing.T) {
 	require.Zero(t, code, out+errText)
 }
 
-// serveTrials starts a server whose rollouts end at once with the reward of the task and agent. A reward of
-// 2 stands for none.
+// serveTrials starts a server whose rollouts end at once with the reward of the task and agent; with -live after
+// them, in live grading, and with -again, from the second rollout on. A reward of 2 stands for none.
 func serveTrials(t *testing.T, rewards map[string]float64) string {
 	t.Helper()
+
+	var started sync.Map
 
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasSuffix(r.URL.Path, "/events") {
@@ -133,6 +136,16 @@ func serveTrials(t *testing.T, rewards map[string]float64) string {
 		if req.Params.Name == "start_rollout" {
 			agent, _ := req.Params.Arguments["agent"].(string)
 			id = req.Params.Arguments["task_id"].(string) + "-" + agent
+
+			verifier, _ := req.Params.Arguments["verifier"].(map[string]any)
+			if _, ok := rewards[id+"-live"]; ok && verifier["grade"] == "live" {
+				id += "-live"
+			}
+
+			_, before := started.LoadOrStore(id, true)
+			if _, ok := rewards[id+"-again"]; ok && before {
+				id += "-again"
+			}
 		}
 
 		answer := map[string]any{
@@ -249,6 +262,60 @@ func TestTasksCheckRunsSolutions(t *testing.T) {
 	code, _, errText = rolloutd(t.Context(), env, append(produce, "--task", "good", "--require-checked")...)
 	require.Equal(t, 1, code)
 	require.Contains(t, errText, "good.yaml: not proved: `rolloutd tasks check --oracle --nop` has not checked it as it is now")
+}
+
+// A trial whose second rollout earns another reward is flaky, whatever the first earned.
+func TestTasksCheckFindsFlakyTasks(t *testing.T) {
+	t.Parallel()
+
+	const task = "instruction: x\nverify: ['true']\nsolution: [a]\n"
+
+	dir := taskFolder(t, map[string]string{"late.yaml": task, "lucky.yaml": task, "same.yaml": task})
+	url := serveTrials(t, map[string]float64{
+		"late-oracle": 0, "late-oracle-again": 1,
+		"lucky-oracle": 1, "lucky-nop": 0, "lucky-nop-again": 0.5,
+		"same-oracle": 1, "same-nop": 0.25,
+	})
+	code, out, errText := rolloutd(t.Context(), nil, "tasks", "check", dir, "--oracle", "--nop", "--server", url)
+	require.Equal(t, 1, code, errText)
+	require.Contains(t, out, "late.yaml: flaky: oracle earns 0 (rollout late-oracle), then 1 (rollout late-oracle-again)\n"+
+		"        grep 4 out (exit code 2):\n")
+	require.Contains(t, out, "lucky.yaml: flaky: nop earns 0 (rollout lucky-nop), then 0.5 (rollout lucky-nop-again)\n")
+	require.NotContains(t, out, "same.yaml")
+	require.Contains(t, out, "tasks: 3, problems: 2")
+}
+
+// A task that only live grading can grade is proved by --grade live, and for those who grade it so.
+func TestTasksCheckGradesLive(t *testing.T) {
+	t.Parallel()
+
+	dir := taskFolder(t, map[string]string{"web.yaml": "instruction: x\nverify: ['true']\nsolution: [a]\n"})
+	url := serveTrials(t, map[string]float64{"web-oracle": 0, "web-oracle-live": 1, "web-nop": 0})
+
+	check := []string{"tasks", "check", dir, "--oracle", "--nop", "--server", url}
+	code, out, errText := rolloutd(t.Context(), nil, check...)
+	require.Equal(t, 1, code, errText)
+	require.Contains(t, out, "web.yaml: the oracle passes only with verifier.grade: live")
+
+	code, _, errText = rolloutd(t.Context(), nil, append(check, "--grade", "living")...)
+	require.Equal(t, 1, code)
+	require.Contains(t, errText, `--grade: must be fresh or live, got "living"`)
+
+	code, out, errText = rolloutd(t.Context(), nil, append(check, "--grade", "live")...)
+	require.Zero(t, code, out+errText)
+
+	p, env := serveProducers(t, "completed")
+	produce := []string{
+		"produce", "--tasks", dir, "--group-size", "4", "--sink", "s", "--endpoint", "scripted", "--require-checked",
+	}
+
+	code, _, errText = rolloutd(t.Context(), env, produce...)
+	require.Equal(t, 1, code)
+	require.Contains(t, errText, "web.yaml: not proved: `rolloutd tasks check --oracle --nop` has checked it with --grade live, not fresh")
+
+	code, _, errText = rolloutd(t.Context(), env, append(produce, "--grade", "live")...)
+	require.Zero(t, code, errText)
+	require.Len(t, p.asked["POST /producers"]["tasks"], 1)
 }
 
 func TestRunASet(t *testing.T) {

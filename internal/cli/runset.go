@@ -197,7 +197,7 @@ func (r TaskResult) OracleProblem() string {
 }
 
 // OnlyLive begins the problem of a solution that earns the full reward with live grading alone.
-const OnlyLive = "the oracle passes only with verifier.grade: live (in the task, or as an argument: run --grade live, rollout of a producer)\n        "
+const OnlyLive = "the oracle passes only with verifier.grade: live (in the task, or as an argument: run, tasks check and produce --grade live, rollout of a producer)\n        "
 
 // Grade sets verifier.grade in the arguments of a rollout.
 func Grade(args map[string]any, grade string) {
@@ -210,11 +210,12 @@ func Grade(args map[string]any, grade string) {
 	args["verifier"] = verifier
 }
 
-// NeedsMore says whether the verifier gave less than the full reward, with all processes of the agent ended.
-func (r TaskResult) NeedsMore() bool {
+// NeedsMore says whether the verifier gave less than the full reward, with all processes of the agent ended. grade is
+// verifier.grade instead of the task's; "": as the task says.
+func (r TaskResult) NeedsMore(grade string) bool {
 	_, most := r.rewardRange()
 
-	return r.Err == nil && r.Task.Verifier["grade"] != rollout.GradeLive &&
+	return r.Err == nil && cmp.Or(grade, taskset.GradeOf(r.Task.Arguments())) != rollout.GradeLive &&
 		(r.Result.Outcome == rollout.VerifierFailed || r.Result.Reward != nil && *r.Result.Reward < most)
 }
 
@@ -277,6 +278,33 @@ func (r TaskResult) NopProblem() string {
 	}
 
 	return ""
+}
+
+// FlakyProblem says how the reward of an agent differs in a second rollout of the task; "": it is the same.
+func (r TaskResult) FlakyProblem(agent string, second TaskResult) string {
+	if second.Err != nil {
+		return fmt.Sprintf("%s: the second time: %v", agent, second.Err)
+	}
+
+	first, then := r.Result.Reward, second.Result.Reward
+	if first == nil && then == nil || first != nil && then != nil && *first == *then {
+		return ""
+	}
+
+	worse := second
+	if first == nil || then != nil && *first < *then {
+		worse = r
+	}
+
+	return fmt.Sprintf(
+		"flaky: %s earns %s (rollout %s), then %s (rollout %s)%s",
+		agent,
+		rewardOf(first),
+		r.Result.ID,
+		rewardOf(then),
+		second.Result.ID,
+		worse.verifierSays(),
+	)
 }
 
 // rewardRange is the smallest and the largest reward of the task; of steps it is made as their reward is.

@@ -1,8 +1,10 @@
 package taskset
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"maps"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/durable"
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
 // Checks are what `rolloutd tasks check --oracle --nop` has found of the tasks of a set, by their digests: a
@@ -23,8 +26,11 @@ type Check struct {
 	// of the task, for people
 	Name string    `json:"name"`
 	At   time.Time `json:"at"`
+	// Grade is how it was graded, rollout.GradeFresh or GradeLive; "": an earlier version, as the task says.
+	Grade string `json:"grade,omitempty"`
 
-	// why the task is not proved; "" if its solution earns the full reward, and doing nothing does not
+	// why the task is not proved; "" if its solution earns the full reward, doing nothing does not, and both earn the
+	// same a second time
 	Problem string `json:"problem,omitempty"`
 }
 
@@ -91,19 +97,36 @@ type UnprovedError struct{ Source, Why string }
 
 func (e *UnprovedError) Error() string { return e.Source + ": not proved: " + e.Why }
 
-// Unproved returns an UnprovedError if the task was not checked, or has changed since, or its check found a problem.
-func (c Checks) Unproved(t Task) error {
+// GradeOf is how the work of a rollout with these arguments is graded, rollout.GradeFresh or GradeLive.
+func GradeOf(args map[string]any) string {
+	verifier, _ := args["verifier"].(map[string]any)
+	grade, _ := verifier["grade"].(string)
+
+	return cmp.Or(grade, rollout.GradeFresh)
+}
+
+// Unproved returns an UnprovedError if the task was not checked, or has changed since, or its check found a problem, or
+// its work was graded in another way than grade; see GradeOf.
+func (c Checks) Unproved(t Task, grade string) error {
 	digest, err := t.Digest()
 	if err != nil {
 		return err
 	}
 
-	switch check, ok := c[digest]; {
+	check, ok := c[digest]
+
+	var why string
+
+	switch {
 	case !ok:
-		return &UnprovedError{t.Source, "`rolloutd tasks check --oracle --nop` has not checked it as it is now"}
+		why = "`rolloutd tasks check --oracle --nop` has not checked it as it is now"
 	case check.Problem != "":
-		return &UnprovedError{t.Source, check.Problem}
+		why = check.Problem
+	case cmp.Or(check.Grade, grade) != grade:
+		why = fmt.Sprintf("`rolloutd tasks check --oracle --nop` has checked it with --grade %s, not %s", check.Grade, grade)
+	default:
+		return nil
 	}
 
-	return nil
+	return &UnprovedError{t.Source, why}
 }

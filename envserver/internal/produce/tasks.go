@@ -153,13 +153,18 @@ func (m *Starter) tasks(src taskSource) iter.Seq2[string, error] {
 		for _, i := range chosen {
 			task, err := set.Task(i)
 
-			text := []byte(set.Name(i))
+			args, text := map[string]any{}, []byte(set.Name(i))
+
 			if err == nil {
-				if text, err = json.Marshal(task.Arguments()); err != nil {
+				args = task.Arguments()
+				if text, err = json.Marshal(args); err != nil {
 					text = []byte(task.Name)
-				} else {
-					err = checks.Unproved(task)
 				}
+			}
+
+			if err == nil {
+				maps.Copy(args, src.rollout)
+				err = checks.Unproved(task, taskset.GradeOf(args))
 			}
 
 			if !yield(string(text), err) {
