@@ -11,9 +11,14 @@ TOOLS := $(BIN)/tools
 LINT := $(TOOLS)/golangci-lint-v2.15.0
 VULN := $(TOOLS)/govulncheck-v1.8.0
 SUM := $(TOOLS)/gotestsum-v1.13.0
+SBOM := $(TOOLS)/cyclonedx-gomod-v1.10.0
+HATCHLING := $(TOOLS)/hatchling-1.33.0/bin/hatchling
 TORCH := $(TOOLS)/torch
 
-.PHONY: demo build deps test test-deps lint format generate redteam image learn clean
+# The platforms of `make release`.
+ARCHS := amd64 arm64
+
+.PHONY: demo build release deps test test-deps lint format generate redteam image learn clean
 
 # A rollout of OpenCode on the example task, with the scripted model. AGENT=react runs the tool agent.
 demo: deps build
@@ -27,6 +32,11 @@ build:
 	rm $(BIN)/sandboxd.linked
 	go build -ldflags '$(LDFLAGS)' -o $(BIN)/rolloutd ./cmd/rolloutd
 	cd $(DEV) && go build -ldflags '$(LDFLAGS)' -o $(BIN)/rolloutd-dev .
+
+# Static binaries for Linux in dist/, with their components, wheels that contain them, and checksums. The same commit, Go and
+# Python make the same bytes in any folder.
+release: $(SBOM) $(HATCHLING)
+	deploy/release.sh $(SBOM) $(HATCHLING) $(VERSION) $(ARCHS)
 
 # What rolloutd needs on this machine; what its tests need as well.
 deps:
@@ -77,7 +87,7 @@ learn: deps build $(TORCH)
 	PYTHONPATH=clients/python/src $(TORCH)/bin/python examples/learning/learn.py $(ARGS)
 
 clean:
-	rm -rf $(BIN)
+	rm -rf $(BIN) dist
 
 $(TORCH): examples/learning/requirements.txt
 	python3 -m venv $@
@@ -91,6 +101,14 @@ $(LINT):
 $(VULN):
 	GOBIN=$(TOOLS) go install golang.org/x/vuln/cmd/govulncheck@v1.8.0
 	mv $(TOOLS)/govulncheck $@
+
+$(SBOM):
+	GOBIN=$(TOOLS) go install github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.10.0
+	mv $(TOOLS)/cyclonedx-gomod $@
+
+$(HATCHLING):
+	python3 -m venv $(TOOLS)/hatchling-1.33.0
+	$(TOOLS)/hatchling-1.33.0/bin/python -m pip install --quiet hatchling==1.33.0
 
 $(SUM):
 	GOBIN=$(TOOLS) go install gotest.tools/gotestsum@v1.13.0

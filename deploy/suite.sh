@@ -33,6 +33,11 @@ suite() { # NAME
 		deploy/roots.sh bin/roots
 		cd $dev && SANDBOX_TEST_ROOTS=$root/bin/roots go test -count=1 -timeout 30m ./e2e -run TestRolloutOnOtherSystems -v
 		;;
+	release) # The wheel of `make release` in a clean Debian, and the same bytes of a second build. As root; takes half an hour.
+		make release
+		deploy/cleanroot.sh dist/rolloutd-*_x86_64.whl
+		same
+		;;
 	patience) # The real clients wait for rollouts of ten minutes.
 		make test-deps
 		cd $dev && ROLLOUTD_TEST_PATIENCE=10m go test -count=1 -timeout 30m ./e2e \
@@ -64,6 +69,18 @@ suite() { # NAME
 		exit 2
 		;;
 	esac
+}
+
+# same builds the release again, in another folder and without the compiled packages of the first build.
+same() {
+	local copy
+	copy=$(mktemp -d)
+	trap 'rm -rf "$copy"' EXIT
+	git clone --quiet . "$copy/rolloutd"
+	mkdir "$copy/rolloutd/bin"
+	ln -s "$root/bin/tools" "$copy/rolloutd/bin/tools"
+	GOCACHE=$copy/cache make -C "$copy/rolloutd" release
+	diff dist/SHA256SUMS "$copy/rolloutd/dist/SHA256SUMS"
 }
 
 # nomad builds Nomad, which is under the Business Source License; our programs contain no part of it.

@@ -23,13 +23,16 @@ type demoTier struct {
 
 	// instead of the task's; "": the task's
 	agent string
+
+	// arguments of `rolloutd run` that the user may try next
+	next  string
 	d     *daemon.Daemon
 	out   io.Writer
 	ready chan struct{}
 }
 
-func newDemoTier(task *taskset.Task, agent string, d *daemon.Daemon, out io.Writer) *demoTier {
-	return &demoTier{task: task, agent: agent, d: d, out: out, ready: make(chan struct{})}
+func newDemoTier(task *taskset.Task, agent, next string, d *daemon.Daemon, out io.Writer) *demoTier {
+	return &demoTier{task: task, agent: agent, next: next, d: d, out: out, ready: make(chan struct{})}
 }
 
 // begin starts the demo.
@@ -84,8 +87,8 @@ func (t *demoTier) run(ctx context.Context) {
 		fmt.Fprintln(t.out, sequences(r.ProxyTurns))
 	}
 
-	fmt.Fprintf(t.out, "\nrun another, for instance\n  %s run examples/fizzbuzz.yaml --endpoint scripted --server %s\n",
-		filepath.Join(filepath.Dir(os.Args[0]), "rolloutd"), c.URL)
+	fmt.Fprintf(t.out, "\nrun another, for instance\n  %s run %s --server %s\n",
+		filepath.Join(filepath.Dir(os.Args[0]), "rolloutd"), t.next, c.URL)
 }
 
 // sequences describes the training sequences of the agent's turns: a new one begins where a prompt does not

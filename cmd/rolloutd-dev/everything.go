@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strings"
 	"syscall"
 	"time"
 
 	"github.com/rolloutd/rolloutd/cmd/rolloutd-dev/devserver"
+	"github.com/rolloutd/rolloutd/examples"
 	"github.com/rolloutd/rolloutd/internal/daemon"
 	"github.com/rolloutd/rolloutd/internal/daemon/tier"
 	"github.com/rolloutd/rolloutd/internal/filelock"
@@ -16,9 +18,9 @@ import (
 	"github.com/rolloutd/rolloutd/internal/taskset"
 )
 
-// everything runs all roles over the embedded server until ctx ends.
-func everything(ctx context.Context, f *flags) error {
-	demo, err := readDemo(f.demo)
+// everything runs all roles over the embedded server until ctx ends. args may have the path of the demo's task.
+func everything(ctx context.Context, f *flags, args []string) error {
+	demo, err := readDemo(f.demo, args)
 	if err != nil {
 		return err
 	}
@@ -41,7 +43,7 @@ func everything(ctx context.Context, f *flags) error {
 
 	var e embedded
 
-	show := newDemoTier(demo, f.demoAgent, d, f.s.out)
+	show := newDemoTier(demo, f.demoAgent, nextRun(args), d, f.s.out)
 
 	tiers := []tier.Tier{
 		e.serverTier(f, cfg.Data, log.temporal, func(address string) { d.UseTemporal(address, namespace) }),
@@ -65,6 +67,15 @@ func everything(ctx context.Context, f *flags) error {
 	})
 
 	return explain(err, log.where)
+}
+
+// nextRun returns arguments of `rolloutd run` for after the demo. Who gave a file has the folder of examples.
+func nextRun(args []string) string {
+	if len(args) > 0 {
+		return "examples/fizzbuzz.yaml --endpoint scripted"
+	}
+
+	return "task.yaml --base-url http://gpu-box:8000/v1 --model Qwen/Qwen3.5-4B"
 }
 
 // temporalAlone runs the embedded server and its UI until ctx ends.
@@ -126,17 +137,19 @@ func explain(err error, log string) error {
 	return fmt.Errorf("%w\n  (see %s)", err, log)
 }
 
-// readDemo reads the task of --demo.
-func readDemo(path string) (*taskset.Task, error) {
-	if path == "" {
+// readDemo reads the task of --demo: the file of the argument, or the example in this binary.
+func readDemo(demo bool, args []string) (*taskset.Task, error) {
+	if !demo {
 		// no demo, no error
 		return nil, nil
 	}
 
-	task, err := taskset.OpenFile(path)
-	if err != nil {
-		return nil, err
+	if len(args) == 0 {
+		task, err := taskset.ReadYAML(strings.NewReader(examples.BinarySearch))
+		return &task, err
 	}
 
-	return &task, nil
+	task, err := taskset.OpenFile(args[0])
+
+	return &task, err
 }

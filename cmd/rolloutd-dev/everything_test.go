@@ -201,6 +201,20 @@ func TestDemoFileIsReadBeforeAnythingStarts(t *testing.T) {
 	require.Empty(t, entries)
 }
 
+// Without a file, --demo runs the example in the binary.
+func TestDemoHasAnExample(t *testing.T) {
+	t.Parallel()
+
+	task, err := readDemo(true, nil)
+	require.NoError(t, err)
+	require.Equal(t, "binary_search", task.ID)
+	require.NotEmpty(t, task.Arguments()["verify"])
+
+	task, err = readDemo(false, nil)
+	require.NoError(t, err)
+	require.Nil(t, task)
+}
+
 // plain returns the decoded data of all payloads.
 func plain(t *testing.T, payloads []byte) string {
 	t.Helper()

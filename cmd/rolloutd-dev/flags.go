@@ -24,7 +24,7 @@ type flags struct {
 	portOffset   uint16
 	noUI         bool
 	verbose      bool
-	demo         string
+	demo         bool
 	demoAgent    string
 	codec        string
 	s            std
@@ -53,7 +53,7 @@ func (f *flags) registerDaemon(cmd *cobra.Command) {
 		StringVar(&f.mode, "mode", "", "simulation (default) or production, which has no /reset, /step and /state over HTTP")
 	cmd.Flags().StringVar(&f.demoAgent, "demo-agent", "", "with --demo: the agent, instead of the task's")
 	cmd.Flags().
-		StringVar(&f.demo, "demo", "", "run this task file with the scripted model after the start, and keep running")
+		BoolVar(&f.demo, "demo", false, "run TASK.yaml with the scripted model after the start, and keep running; without TASK.yaml, an example")
 }
 
 // load reads the configuration, applies the flags and validates it.

@@ -40,13 +40,13 @@ type std struct {
 func command(s std) *cobra.Command {
 	f := flags{s: s}
 	root := &cobra.Command{
-		Use:           "rolloutd-dev",
+		Use:           "rolloutd-dev [--demo [TASK.yaml]]",
 		Short:         "rolloutd in one process, with an embedded Temporal server",
-		Args:          cli.Subcommands,
+		Args:          demoTask,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Version:       daemon.Version,
-		RunE:          func(cmd *cobra.Command, _ []string) error { return everything(cmd.Context(), &f) },
+		RunE:          func(cmd *cobra.Command, args []string) error { return everything(cmd.Context(), &f, args) },
 	}
 	cli.Strict(root)
 	f.registerCommon(root)
@@ -54,6 +54,17 @@ func command(s std) *cobra.Command {
 	root.AddCommand(temporalCommand(s))
 
 	return root
+}
+
+// demoTask allows one argument after --demo, a task file. Without --demo an argument is a misspelled command.
+func demoTask(cmd *cobra.Command, args []string) error {
+	if demo, err := cmd.Flags().GetBool("demo"); err != nil {
+		return err
+	} else if demo && len(args) > 0 {
+		return cli.Arguments("TASK.yaml")(cmd, args)
+	}
+
+	return cli.Subcommands(cmd, args)
 }
 
 func temporalCommand(s std) *cobra.Command {
