@@ -102,8 +102,9 @@ $(VULN):
 	GOBIN=$(TOOLS) go install golang.org/x/vuln/cmd/govulncheck@v1.8.0
 	mv $(TOOLS)/govulncheck $@
 
+# Its own checksum is in what it writes, so it is built the same in any folder too.
 $(SBOM):
-	GOBIN=$(TOOLS) go install github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.10.0
+	CGO_ENABLED=0 GOBIN=$(TOOLS) go install -trimpath github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.10.0
 	mv $(TOOLS)/cyclonedx-gomod $@
 
 $(HATCHLING):

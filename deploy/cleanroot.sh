@@ -25,18 +25,19 @@ cp /etc/ssl/certs/ca-certificates.crt "$tmp/root/etc/ssl/certs/"
 cat >"$tmp/root/root/demo.sh" <<'DEMO'
 set -euo pipefail
 demo() { # AGENT
-	local graded=
+	local graded='' out server line
 	echo "$((SECONDS - begin)) s: rolloutd-dev --demo --demo-agent $1"
-	coproc server { exec rolloutd-dev --demo --demo-agent "$1" --port-offset 21000; }
-	while IFS= read -r -t 600 line <&"${server[0]}"; do
+	exec {out}< <(exec rolloutd-dev --demo --demo-agent "$1" --port-offset 21000)
+	server=$!
+	while IFS= read -r -t 600 line <&"$out"; do
 		echo "$((SECONDS - begin)) s: $line"
 		case $line in
 		"  reward    1") graded=yes ;;
 		"run another"*) break ;;
 		esac
 	done
-	kill -INT "$server_PID"
-	wait "$server_PID"
+	kill "$server"
+	wait "$server"
 	[ -n "$graded" ] || { echo "no rollout of $1 got the reward 1" >&2; exit 1; }
 }
 
