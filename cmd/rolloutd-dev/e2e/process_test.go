@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -38,9 +39,26 @@ func startProcess(t testing.TB, env []string, name string, arg ...string) *proce
 
 	p.cmd.Env = append(environ(), env...)
 	p.cmd.Stdout, p.cmd.Stderr = log, log
-	require.NoError(t, p.cmd.Start())
-	// ends with the process, which stop ends
-	go func() { _ = p.cmd.Wait(); close(p.done) }()
+	// a test binary that ends by its time limit cleans nothing up
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGINT}
+
+	started := make(chan error)
+
+	go func() {
+		defer close(p.done)
+		// the kernel means the thread that starts the process
+		runtime.LockOSThread()
+
+		err := p.cmd.Start()
+		started <- err
+
+		// ends with the process, which stop ends
+		if err == nil {
+			_ = p.cmd.Wait()
+		}
+	}()
+
+	require.NoError(t, <-started)
 
 	t.Cleanup(func() {
 		p.stop(t)
