@@ -230,7 +230,7 @@ func (r *run) verify(a *attempt) error {
 		Sandbox:   r.spec.Sandbox,
 		Verifier:  v,
 		Timeout:   r.limits(a).Verifier,
-		Untouched: len(files)+len(uploads)+len(t.Setup) == 0 && t.FilesRef == nil && a.from == 0,
+		Untouched: len(files)+len(uploads)+len(t.Setup) == 0 && t.FilesRef == nil && a.from == 0 && v.Image == "",
 	}
 
 	var out activities.Grade

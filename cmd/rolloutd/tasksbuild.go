@@ -81,47 +81,59 @@ type taskImages struct {
 	built    int
 }
 
-// build builds the image of a task unless this host has it.
+// build builds the images of a task that this host does not have.
 func (b *taskImages) build(ctx context.Context, t taskset.Task) error {
-	if t.Build == nil {
-		return nil
+	for _, build := range []*taskset.Build{t.Build, t.VerifierBuild} {
+		if build == nil {
+			continue
+		}
+
+		if err := b.buildOne(ctx, *build); err != nil {
+			return err
+		}
 	}
 
+	return nil
+}
+
+func (b *taskImages) buildOne(ctx context.Context, t taskset.Build) error {
 	store, err := hostimages.Open(b.cfg, b.settings.log())
 	if err != nil {
 		return err
 	}
 
-	if _, err := store.Find(t.Build.Image); !fault.Is(err, fault.NotFound) {
+	if _, err := store.Find(t.Image); !fault.Is(err, fault.NotFound) {
 		return err
 	}
 
-	fmt.Fprintf(b.s.err, "build %s of %s (once; at most %s)\n", t.Build.Image, t.Build.Folder, t.Build.Timeout)
+	fmt.Fprintf(b.s.err, "build %s of %s (once; at most %s)\n", t.Image, t.Folder, t.Timeout)
 
-	timeout := t.Build.Timeout
+	timeout := t.Timeout
 	if b.flags.timeout != 0 {
 		timeout = b.flags.timeout
 	}
 
 	i, err := b.flags.image(ctx, b.cfg, b.settings.log(), dockerfile.Job{
-		Folder: t.Build.Folder, Dockerfile: "Dockerfile", Name: t.Build.Image, Output: b.s.err, Timeout: timeout,
+		Folder: t.Folder, Dockerfile: "Dockerfile", Name: t.Image, Output: b.s.err, Timeout: timeout,
 	})
 	if err != nil {
 		return fmt.Errorf(
 			"%s: %w\n  the image was looked for in the data folder %s; set ROLLOUTD_DATA if the server has another",
-			t.Build.Folder, err, b.cfg.Data,
+			t.Folder, err, b.cfg.Data,
 		)
 	}
 
 	b.built++
 
-	return added(b.s.err, i, t.Build.Image)
+	return added(b.s.err, i, t.Image)
 }
 
 // buildImages builds the images of tasks that a server on this machine is to run, with the configuration of this
 // environment.
 func buildImages(ctx context.Context, s std, c *client.Client, tasks []taskset.Task) error {
-	needed := slices.ContainsFunc(tasks, func(t taskset.Task) bool { return t.Build != nil })
+	needed := slices.ContainsFunc(tasks, func(t taskset.Task) bool {
+		return t.Build != nil || t.VerifierBuild != nil
+	})
 	if !needed || !onThisMachine(c) {
 		return nil
 	}

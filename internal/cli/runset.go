@@ -201,13 +201,7 @@ const OnlyLive = "the oracle passes only with verifier.grade: live (in the task,
 
 // Grade sets verifier.grade in the arguments of a rollout.
 func Grade(args map[string]any, grade string) {
-	verifier := map[string]any{"grade": grade}
-	if given, ok := args["verifier"].(map[string]any); ok {
-		verifier = maps.Clone(given)
-		verifier["grade"] = grade
-	}
-
-	args["verifier"] = verifier
+	taskset.Change(args, map[string]any{"verifier": map[string]any{"grade": grade}})
 }
 
 // NeedsMore says whether the verifier gave less than the full reward, with all processes of the agent ended. grade is
@@ -216,6 +210,7 @@ func (r TaskResult) NeedsMore(grade string) bool {
 	_, most := r.rewardRange()
 
 	return r.Err == nil && cmp.Or(grade, taskset.GradeOf(r.Task.Arguments())) != rollout.GradeLive &&
+		r.Task.Verifier["image"] == nil &&
 		(r.Result.Outcome == rollout.VerifierFailed || r.Result.Reward != nil && *r.Result.Reward < most)
 }
 

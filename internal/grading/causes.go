@@ -160,7 +160,7 @@ func (g *Grader) runAlone(ctx context.Context, job Job) (c control, err error) {
 		return c, nil
 	}
 
-	sb, release, err := g.Sandboxes.CreateControl(ctx, job.Target, job.Sandbox)
+	sb, release, err := g.Sandboxes.CreateControl(ctx, job.Target, verifierSpec(job, nil))
 	if err != nil {
 		return c, err
 	}

@@ -58,7 +58,7 @@ type Job struct {
 	// of script and commands together
 	Timeout time.Duration
 
-	// Untouched: the agent began in what a fresh sandbox has, without files and setup of the task.
+	// Untouched: the agent began in what a fresh sandbox of the verifier has, without files and setup of the task.
 	Untouched bool
 }
 

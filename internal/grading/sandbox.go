@@ -55,14 +55,22 @@ func (g *Grader) openSandbox(ctx context.Context, job Job) (*sandbox.Sandbox, fu
 		return nil, nil, blame(err, "look for changes")
 	}
 
+	artifacts, err := g.artifacts(ctx, job)
+	if err != nil {
+		return nil, nil, blame(err, "save the artifacts")
+	}
+
 	var (
 		saveErr error
 		saving  sync.WaitGroup
 	)
 	saving.Go(func() { saveErr = g.saveHome(ctx, job.Target, job.Verifier.Live(), changed) })
 
-	spec := job.Sandbox
-	spec.Changed = changed
+	spec := verifierSpec(job, artifacts)
+	if job.Verifier.Image == "" {
+		spec.Changed = changed
+	}
+
 	sb, release, err := g.Sandboxes.CreateVerifier(ctx, job.Target, spec)
 
 	saving.Wait()
@@ -77,7 +85,7 @@ func (g *Grader) openSandbox(ctx context.Context, job Job) (*sandbox.Sandbox, fu
 	}
 
 	if err != nil {
-		return nil, nil, retryable(err)
+		return nil, nil, g.blameImage(ctx, job, retryable(err))
 	}
 
 	releaseAgents := g.keepAgentSandbox(ctx, job.Target)
@@ -243,6 +251,10 @@ func testFiles(v rollout.Verifier) (map[string]string, error) {
 func (g *Grader) restoreHome(ctx context.Context, sb *sandbox.Sandbox, job Job) error {
 	if job.Verifier.SameSandbox {
 		return sb.KillAll(ctx)
+	}
+
+	if job.Verifier.Image != "" {
+		return g.restoreArtifacts(ctx, sb, job)
 	}
 
 	content, err := g.Store.Reader(ctx, store.AttemptKey(job.RolloutID, job.Attempt, store.Home))

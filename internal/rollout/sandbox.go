@@ -172,6 +172,10 @@ func CheckGradePath(field, p string) error {
 		}
 	}
 
+	if p == PublishDir || strings.HasPrefix(p, PublishDir+"/") {
+		return nil
+	}
+
 	for _, folder := range []string{"/", "/home", "/opt", "/var", "/var/lib"} {
 		if p == folder {
 			return fault.Field(field, "must be a folder below %[1]s, which holds the system's files; got %[1]s", p)

@@ -175,6 +175,8 @@ func (s Spec) validSteps() error {
 		return fault.Field("reward_strategy", "must be %q or %q, got %q", RewardMean, RewardFinal, t.RewardStrategy)
 	case s.Agent == AgentInteractive:
 		return fault.Field("steps", "are not supported for the agent %q", AgentInteractive)
+	case t.Verifier.Image != "":
+		return fault.Field("verifier.image", "is not supported for a task with steps")
 	case t.hasWork():
 		return fault.Field("steps", "each step has its own files, setup, solution and verifier: the task must have none")
 	}
@@ -230,6 +232,8 @@ func (s Step) validate(n int, seen map[string]bool, agent string) error {
 		return fault.Field(field, "a step has no steps")
 	case s.Task.Verifier.External || s.Task.Verifier.SameSandbox:
 		return fault.Field(field+".verifier", "must run in a sandbox of its own")
+	case s.Task.Verifier.Image != "":
+		return fault.Field(field+".verifier.image", "is not supported for a step")
 	case agent == AgentOracle && len(s.Task.Solution) == 0:
 		return fault.Field(field+".solution", "must have at least one command for the agent %q", AgentOracle)
 	case len(s.MinReward) > 0 && !s.Task.Verifier.Defined():

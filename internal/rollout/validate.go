@@ -62,6 +62,10 @@ func (s Spec) validImage() error {
 		return fault.Field("sandbox.user", "%q needs a verifier in a sandbox of its own", s.Sandbox.User)
 	}
 
+	if s.Task.Verifier.Image != "" && s.Sandbox.Backend == BackendE2B {
+		return fault.Field("verifier.image", "is not possible on the backend %s: use the backend local or docker", BackendE2B)
+	}
+
 	return s.Sandbox.CheckImage()
 }
 

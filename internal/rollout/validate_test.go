@@ -102,6 +102,21 @@ func TestSpecValidate(t *testing.T) {
 			"verifier.grade",
 			"external",
 		},
+		"artifacts without an image": {
+			func(s *rollout.Spec) { s.Task.Verifier.Artifacts = []string{"/app/a"} }, "verifier.artifacts", "needs verifier.image",
+		},
+		"image and live":      {verifierImage(rollout.Verifier{Grade: rollout.GradeLive}), "verifier.image", "excludes grade: live"},
+		"image and external":  {verifierImage(rollout.Verifier{External: true}), "verifier.image", "a client grades"},
+		"image, same sandbox": {verifierImage(rollout.Verifier{SameSandbox: true}), "verifier.image", "of its own"},
+		"image of a machine": {
+			func(s *rollout.Spec) { s.Task.Verifier.Image, s.Sandbox.Backend = "x", rollout.BackendE2B }, "verifier.image", "e2b",
+		},
+		"relative artifact":    {artifact("out.txt"), "verifier.artifacts", "must be an absolute path"},
+		"artifact of a system": {artifact("/etc/passwd"), "verifier.artifacts", "outside the folders of the system"},
+		"artifact of tests":    {artifact("/tests/a"), "verifier.artifacts", "outside the folders of the system"},
+		"artifact in the root": {artifact("/out.txt"), "verifier.artifacts", "a file must be in a folder"},
+		"artifact above":       {artifact("/tmp/../etc/passwd"), "verifier.artifacts", "must be an absolute path"},
+		"the home":             {artifact(rollout.Home), "verifier.artifacts", "outside the folders of the system"},
 		"test file above":      {testFile("../x"), "test_files", "tests folder"},
 		"test file elsewhere":  {testFile("/home/user/workdir/x"), "test_files", "tests folder"},
 		"test file of no name": {testFile("a/"), "test_files", "paths of files"},
@@ -238,6 +253,17 @@ func TestDerivedLimitsNest(t *testing.T) {
 	}
 
 	require.Equal(t, rollout.DefaultLimits().Filled(), rollout.Limits{}.Filled())
+}
+
+// verifierImage gives the verifier an image of its own.
+func verifierImage(v rollout.Verifier) func(*rollout.Spec) {
+	v.Image = "x"
+	return func(s *rollout.Spec) { s.Task.Verifier = v }
+}
+
+// artifact names an artifact for such a verifier.
+func artifact(path string) func(*rollout.Spec) {
+	return verifierImage(rollout.Verifier{Artifacts: []string{"/app/ok.txt", "/logs/artifacts", "/tmp/x", "/home/user/workdir/x", path}})
 }
 
 // testFile gives the verifier a file with that name.

@@ -42,6 +42,11 @@ type Verifier struct {
 	// Grade says what the verifier sees of the services that the agent has left running. "" or GradeFresh: nothing, all
 	// processes are ended. GradeLive: they go on in the agent's sandbox, and their TCP ports are the verifier's too.
 	Grade string `json:"grade,omitempty"`
+	// Image is that of the verifier's sandbox, which then gets Artifacts of the agent's sandbox and nothing else; "": the
+	// verifier's sandbox is of the agent's image, with all of the work.
+	Image string `json:"image,omitempty"`
+	// Artifacts are absolute paths of files and folders, which are at the same paths in the sandbox of Image.
+	Artifacts []string `json:"artifacts,omitempty"`
 	// SameSandbox grades where the agent ran (its processes dead). The default is a fresh sandbox with the
 	// agent-writable state restored into it.
 	SameSandbox bool `json:"same_sandbox,omitempty"`
@@ -147,6 +152,10 @@ func (v Verifier) validate() error {
 		return err
 	}
 
+	if err := v.validImage(); err != nil {
+		return err
+	}
+
 	if err := validRange(v.RewardRange); err != nil {
 		return err
 	}
@@ -197,6 +206,76 @@ func (v Verifier) validGrade() error {
 	}
 
 	return nil
+}
+
+// maxArtifacts bounds the artifacts of a task.
+const maxArtifacts = 16
+
+func (v Verifier) validImage() error {
+	const field = "verifier.image"
+
+	switch {
+	case v.Image == "" && len(v.Artifacts) > 0:
+		return fault.Field("verifier.artifacts", "needs verifier.image: without it the verifier gets the whole work")
+	case v.Image == "":
+		return nil
+	case v.External:
+		return fault.Field(field, "external means that a client grades, in the agent's sandbox: it excludes an image")
+	case v.Live():
+		return fault.Field(field, "the verifier gets artifacts alone: it excludes grade: %s", GradeLive)
+	case v.SameSandbox:
+		return fault.Field(field, "needs a verifier in a sandbox of its own")
+	case len(v.Artifacts) > maxArtifacts:
+		return fault.Field("verifier.artifacts", "must be at most %d, got %d", maxArtifacts, len(v.Artifacts))
+	}
+
+	for _, p := range v.Artifacts {
+		if err := CheckArtifact("verifier.artifacts", p); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// PublishDir is where Harbor's agents may leave files for the verifier without being told.
+const PublishDir = "/logs/artifacts"
+
+// ownFolder reports whether a path is below a folder that each sandbox has for itself and that the work may write.
+func ownFolder(p string) bool {
+	return strings.HasPrefix(p, Home+"/") || strings.HasPrefix(p, "/tmp/")
+}
+
+// CheckArtifact refuses the path of an artifact at which no file may be put in a verifier's sandbox: a folder of the
+// system, which holds the verifier's programs.
+func CheckArtifact(field, p string) error {
+	if ownFolder(p) && path.Clean(p) == p && !strings.ContainsAny(p, "\x00\n") {
+		return nil
+	}
+
+	if err := CheckGradePath(field, p); err != nil {
+		return err
+	}
+
+	if path.Ext(p) != "" && CheckGradePath(field, path.Dir(p)) != nil {
+		return fault.Field(field, "%s: a file must be in a folder such as /app: the verifier's programs are in %s", p, path.Dir(p))
+	}
+
+	return nil
+}
+
+// ArtifactFolder is the folder that a verifier's sandbox must share with the work for an artifact; "": none, each
+// sandbox has one. It is false for a file in a folder of the system.
+func ArtifactFolder(p string, isFolder bool) (string, bool) {
+	if ownFolder(p) {
+		return "", true
+	}
+
+	if !isFolder {
+		p = path.Dir(p)
+	}
+
+	return p, CheckGradePath("", p) == nil
 }
 
 func validRange(r []float64) error {

@@ -33,6 +33,9 @@ const (
 
 	// []wire.Change: what the agent changed in its image besides; missing: nobody looked
 	Changes = "changes.json"
+	// Artifacts are []grading.artifact; artifact n is a tar at Artifact+n.
+	Artifacts = "artifacts.json"
+	Artifact  = "artifact-"
 	// Listeners are the ports with which the agent's processes listened when grading ended them.
 	Listeners = "listeners.json"
 

@@ -76,6 +76,9 @@ type harborReader struct {
 	// variables of the test script, and of solve.sh
 	verifierEnv, solutionEnv map[string]string
 
+	// where the test script starts; "": the working directory
+	verifierWorkdir string
+
 	// bytes that may still be read
 	left  int64
 	count int
@@ -187,7 +190,7 @@ func (h *harborReader) tests(
 		maps.Copy(texts, h.texts(uploads, folder, files, rollout.TestsDir+"/"))
 	}
 
-	script = withVariables(texts["test.sh"], env)
+	script = withLine(texts["test.sh"], exports(env)+changeFolder(h.verifierWorkdir))
 	delete(texts, "test.sh")
 
 	if script == "" {
@@ -223,9 +226,8 @@ func (h *harborReader) solution(from string) []string {
 			"if [ -e /solution/solve.sh ]; then exec /solution/solve.sh; else exec "+folder+"/solve.sh; fi")
 }
 
-// withVariables sets variables at the start of a script, after its first line if that names its shell.
-func withVariables(script string, env map[string]string) string {
-	line := exports(env)
+// withLine puts a line at the start of a script, after its first line if that names its shell.
+func withLine(script, line string) string {
 	if script == "" || line == "" {
 		return script
 	}

@@ -212,7 +212,6 @@ func TestBrokenHarborTasks(t *testing.T) {
 		"instruction.md: is missing":                  {"instruction.md": "-"},
 		"tests/test.sh: is missing":                   {"tests/test.sh": "-"},
 		"instruction.md: must be text in UTF-8":       {"instruction.md": "\xff"},
-		"verifier.environment_mode: is not supported": {"task.toml": "[verifier]\nenvironment_mode = \"separate\"\n"},
 		"environment.storage: must be a size such as": {"task.toml": "[environment]\nstorage = \"much\"\n"},
 		"docker-compose.yml: services beside the task's": {
 			"environment/docker-compose.yml": "services: {}",
@@ -238,7 +237,7 @@ func TestBrokenHarborTasks(t *testing.T) {
 	} {
 		s := open(t, folder(t, below("x", harborTask(changes))))
 		_, err := s.Task(0)
-		require.ErrorContains(t, err, want)
+		require.ErrorContains(t, err, want, want)
 		require.Contains(t, err.Error(), string(filepath.Separator)+"x: ", "names the task")
 	}
 }

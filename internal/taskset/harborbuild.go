@@ -38,9 +38,9 @@ const harborBuildTime = 10 * time.Minute
 
 const environmentFolder = "environment"
 
-// build returns the image that environment/Dockerfile gives; nil: there is none.
-func (h *harborReader) build(timeoutSec float64) *Build {
-	if _, err := fs.Stat(h.folder, environmentFolder+"/Dockerfile"); errors.Is(err, fs.ErrNotExist) {
+// build returns the image that the Dockerfile of a folder gives; nil: there is none.
+func (h *harborReader) build(folder string, timeoutSec float64) *Build {
+	if _, err := fs.Stat(h.folder, folder+"/Dockerfile"); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 
@@ -48,15 +48,15 @@ func (h *harborReader) build(timeoutSec float64) *Build {
 		h.refuse("%s: environment.build_timeout_sec: must not be negative, got %v", harborFile, timeoutSec)
 	}
 
-	digest, err := folderDigest(h.folder, environmentFolder)
+	digest, err := folderDigest(h.folder, folder)
 	if err != nil {
-		h.refuse("%s: %v", environmentFolder, err)
+		h.refuse("%s: %v", folder, err)
 		return nil
 	}
 
 	return &Build{
 		Image:   BuiltImages + digest[:32],
-		Folder:  filepath.Join(h.source, environmentFolder),
+		Folder:  filepath.Join(h.source, folder),
 		Timeout: cmp.Or(time.Duration(timeoutSec*float64(time.Second)), harborBuildTime),
 	}
 }

@@ -29,26 +29,36 @@ type harborSettings struct {
 	Verifier struct {
 		TimeoutSec float64           `toml:"timeout_sec"`
 		Env        map[string]string `toml:"env"`
+
+		// shared or separate; "": separate with an environment
+		EnvironmentMode string             `toml:"environment_mode"`
+		Environment     *harborEnvironment `toml:"environment"`
 		harborNetwork
 	} `toml:"verifier"`
 	Solution struct {
 		Env map[string]string `toml:"env"`
 	} `toml:"solution"`
-	Environment struct {
-		harborNetwork
-		Env         map[string]string `toml:"env"`
-		DockerImage string            `toml:"docker_image"`
-		BuildSec    float64           `toml:"build_timeout_sec"`
-		Workdir     string            `toml:"workdir"`
-		CPUs        float64           `toml:"cpus"`
-		MemoryMB    float64           `toml:"memory_mb"`
-		StorageMB   float64           `toml:"storage_mb"`
-		Memory      string            `toml:"memory"`
-		Storage     string            `toml:"storage"`
-		Healthcheck *healthcheck      `toml:"healthcheck"`
-	} `toml:"environment"`
+	Environment harborEnvironment `toml:"environment"`
+
+	// of strings and tables
+	Artifacts      []any        `toml:"artifacts"`
 	Steps          []harborStep `toml:"steps"`
 	RewardStrategy string       `toml:"multi_step_reward_strategy"`
+}
+
+// harborEnvironment is where a phase of a task runs.
+type harborEnvironment struct {
+	harborNetwork
+	Env         map[string]string `toml:"env"`
+	DockerImage string            `toml:"docker_image"`
+	BuildSec    float64           `toml:"build_timeout_sec"`
+	Workdir     string            `toml:"workdir"`
+	CPUs        float64           `toml:"cpus"`
+	MemoryMB    float64           `toml:"memory_mb"`
+	StorageMB   float64           `toml:"storage_mb"`
+	Memory      string            `toml:"memory"`
+	Storage     string            `toml:"storage"`
+	Healthcheck *healthcheck      `toml:"healthcheck"`
 }
 
 // harborNetwork is what a phase of a task may reach. Without a mode, or with "public", it is what the
@@ -68,9 +78,10 @@ const (
 // unsupported are fields that change a task and that rolloutd does not support: the task would run with
 // another meaning.
 var unsupported = []string{
-	"verifier.environment_mode", "verifier.user", "verifier.collect",
-	"verifier.environment", "environment.os", "environment.gpus",
+	"verifier.user", "verifier.collect", "environment.os", "environment.gpus",
 	"environment.gpu_types", "environment.tpu", "environment.mcp_servers", "environment.skills_dir",
+	"verifier.environment.os", "verifier.environment.gpus", "verifier.environment.gpu_types", "verifier.environment.tpu",
+	"verifier.environment.healthcheck",
 }
 
 // settings reads task.toml into the task, and returns its steps.
@@ -103,12 +114,19 @@ func (h *harborReader) settings(t *Task) []harborStep {
 	h.solutionEnv = h.variables("solution.env", s.Solution.Env)
 
 	if s.Environment.DockerImage == "" {
-		if t.Build = h.build(s.Environment.BuildSec); t.Build != nil {
+		if t.Build = h.build(environmentFolder, s.Environment.BuildSec); t.Build != nil {
 			s.Environment.DockerImage = t.Build.Image
 		}
 	}
 
+	h.separate(t, s)
+
 	size := h.image(s)
+	if t.Verifier != nil && s.Environment.DockerImage != "" {
+		// the agent may leave files there without asking, as in Harbor
+		size["grade_paths"] = []string{rollout.PublishDir}
+	}
+
 	if env := h.variables("environment.env", s.Environment.Env); len(env) > 0 {
 		size["env"] = env
 	}

@@ -26,6 +26,8 @@ type Task struct {
 	// Build is the image of Sandbox if it is built of the task's folder; nil: it is not. A client builds it before
 	// it sends the task to a server on its machine.
 	Build *Build `yaml:"-" json:"-"`
+	// VerifierBuild is the same for the image of Verifier.
+	VerifierBuild *Build `yaml:"-" json:"-"`
 
 	ID          string `yaml:"id" json:"id"`
 	Instruction string `yaml:"instruction" json:"instruction"`
@@ -48,7 +50,7 @@ type Task struct {
 	// a bash script that writes the reward file
 	TestScript string `yaml:"test_script" json:"test_script"`
 
-	// external: a client grades
+	// external: a client grades; image, artifacts: the verifier's own image, and what it gets; the server checks them
 	Verifier map[string]any `yaml:"verifier" json:"verifier"`
 
 	// name in the tests folder → text, written when grading begins
@@ -187,6 +189,19 @@ func (t Task) Arguments() map[string]any {
 	lists(args, "steps", steps)
 
 	return args
+}
+
+// Change sets arguments of a rollout in place of a task's own. Of verifier it sets single fields, so that another way
+// to grade leaves the image of the task's verifier.
+func Change(args, changes map[string]any) {
+	own, _ := args["verifier"].(map[string]any)
+	maps.Copy(args, changes)
+
+	if changed, ok := changes["verifier"].(map[string]any); ok && len(own) > 0 {
+		verifier := maps.Clone(own)
+		maps.Copy(verifier, changed)
+		args["verifier"] = verifier
+	}
 }
 
 func set[T comparable](args map[string]any, name string, v T) {

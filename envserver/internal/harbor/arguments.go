@@ -10,6 +10,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/taskset"
 	"github.com/rolloutd/rolloutd/internal/text"
 )
 
@@ -167,7 +168,7 @@ func (e *Env) task(a runArgs, p *plan) error {
 		maps.Copy(p.args, t.Arguments())
 	}
 
-	maps.Copy(p.args, a.task)
+	taskset.Change(p.args, a.task)
 
 	if id, ok := p.args["task_id"].(string); ok {
 		p.id.TaskID = id

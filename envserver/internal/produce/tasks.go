@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"maps"
 	"strings"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
@@ -247,7 +246,7 @@ func (m *Starter) taskSpec(src taskSource, text string) (rollout.Spec, error) {
 		}
 	}
 
-	maps.Copy(args, src.rollout)
+	taskset.Change(args, src.rollout)
 
 	if src.eval {
 		args["purpose"] = string(rollout.PurposeEval)

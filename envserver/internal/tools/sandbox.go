@@ -80,19 +80,32 @@ func (t *Table) image(backend, template, image string) (string, error) {
 		return "", fault.Field("template", "is %q but sandbox.image is %q: give one of them", template, image)
 	}
 
+	return name, t.checkImage(field, backend, name)
+}
+
+// verifierImage refuses an image of the verifier that the deployment does not have.
+func (t *Table) verifierImage(backend string, a RolloutArgs) error {
+	if a.Verifier == nil || a.NoVerify {
+		return nil
+	}
+
+	return t.checkImage("verifier.image", cmp.Or(backend, t.o.Backends[0]), a.Verifier.Image)
+}
+
+func (t *Table) checkImage(field, backend, name string) error {
 	if name == "" || slices.Contains(t.o.Images, name) {
-		return name, nil
+		return nil
 	}
 
 	if t.o.CheckImage == nil {
-		return "", fault.Field(field, "there is no image %q here: leave it out for the deployment's own", name)
+		return fault.Field(field, "there is no image %q here: leave it out for the deployment's own", name)
 	}
 
 	if err := t.o.CheckImage(backend, name); err != nil {
-		return "", fault.Field(field, "%v", err)
+		return fault.Field(field, "%v", err)
 	}
 
-	return name, nil
+	return nil
 }
 
 // memory returns MiB; 0: the default.

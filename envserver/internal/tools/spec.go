@@ -50,6 +50,10 @@ func (t *Table) resolved(a RolloutArgs) (rollout.Spec, error) {
 		return rollout.Spec{}, err
 	}
 
+	if err := t.verifierImage(box.Backend, a); err != nil {
+		return rollout.Spec{}, err
+	}
+
 	s := rollout.Spec{
 		ID: a.RolloutID, GroupID: a.GroupID, Task: task(a),
 		Agent: a.Agent, React: react, Episode: episode, Mode: rollout.Mode(a.Mode),
@@ -138,9 +142,12 @@ func task(a RolloutArgs) rollout.Task {
 		RewardRange: a.RewardRange,
 		RewardKey:   a.RewardKey,
 		OnTimeout:   a.OnTimeout,
-		External:    a.Verifier != nil && a.Verifier.External,
 		Grade:       grade(a),
 	}
+	if v := a.Verifier; v != nil {
+		verifier.External, verifier.Image, verifier.Artifacts = v.External, v.Image, v.Artifacts
+	}
+
 	if a.NoVerify {
 		verifier = rollout.Verifier{}
 	}

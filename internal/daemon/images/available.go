@@ -82,7 +82,7 @@ func imagesOfTasks(c config.Config) []string {
 		}
 
 		for i := 0; i < s.Len() && len(found) < maxChecked; i++ {
-			if name := localImage(s, i); name != "" {
+			for _, name := range localImages(s, i) {
 				found[name] = true
 			}
 		}
@@ -93,17 +93,24 @@ func imagesOfTasks(c config.Config) []string {
 	return slices.Sorted(maps.Keys(found))
 }
 
-func localImage(s *taskset.Set, i int) string {
+// localImages returns the image of a task and that of its verifier.
+func localImages(s *taskset.Set, i int) []string {
 	t, err := s.Task(i)
 	if err != nil {
-		return ""
+		return nil
 	}
 
 	if backend, _ := t.Sandbox["backend"].(string); backend != "" && backend != rollout.DefaultBackend {
-		return ""
+		return nil
 	}
 
-	name, _ := t.Sandbox["image"].(string)
+	var names []string
 
-	return name
+	for _, of := range []map[string]any{t.Sandbox, t.Verifier} {
+		if name, _ := of["image"].(string); name != "" {
+			names = append(names, name)
+		}
+	}
+
+	return names
 }

@@ -26,6 +26,10 @@ const (
 	InlineByVerifier = "verifier"
 )
 
+// OwnImage is the variable of a verifier whose sandbox is of an image of its own: "1". All files outside of the work's
+// folders are the verifier's then.
+const OwnImage = "ROLLOUTD_OWN_IMAGE"
+
 // Dispatch runs a program where it belongs: beside the verifier, or with the work. It returns only if that
 // fails, or when a program of the work has ended, with its exit status. argv[0] is a shim, or RunHere
 // before the program.
@@ -95,6 +99,9 @@ type surroundings struct {
 	// inline code is the verifier's
 	ownInline bool
 
+	// files outside of work are the verifier's
+	ownImage bool
+
 	// path of the file that is the standard input; "": not a file
 	stdin       string
 	verifierUID int
@@ -116,6 +123,7 @@ func surroundingsOf(getenv func(string) string) surroundings {
 		dir:         dir,
 		work:        workFolders(getenv),
 		ownInline:   getenv(InlineCode) == InlineByVerifier,
+		ownImage:    getenv(OwnImage) == "1",
 		stdin:       stdin,
 		verifierUID: os.Getuid(),
 	}
@@ -139,9 +147,9 @@ func (s surroundings) belongsToWork(argv []string) bool {
 	program, args := argv[0], argv[1:]
 	name := filepath.Base(program)
 
-	// A program that is named by its path belongs to the folder's owner.
+	// A program that is named by its path belongs to the folder's owner. One of an image may run what it is given.
 	if strings.Contains(program, "/") {
-		switch s.placeOf(program) {
+		switch s.withoutImage().placeOf(program) {
 		case ofVerifier:
 			return false
 		case ofWork:
@@ -258,7 +266,7 @@ func (s surroundings) placeOf(path string) place {
 		return ofVerifier
 	case s.inWork(at):
 		return ofWork
-	case within(at, filepath.Dir(wire.VerifierHome)):
+	case within(at, filepath.Dir(wire.VerifierHome)) || s.ownImage && exists(at):
 		return ofVerifier
 	default:
 		return elsewhere
@@ -275,6 +283,12 @@ func (s surroundings) isOwnTemporary(at string) bool {
 	var st unix.Stat_t
 
 	return unix.Lstat(at, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG && int(st.Uid) == s.verifierUID
+}
+
+// withoutImage are the surroundings in which the image is nobody's.
+func (s surroundings) withoutImage() surroundings {
+	s.ownImage = false
+	return s
 }
 
 func (s surroundings) inWork(at string) bool {

@@ -72,6 +72,32 @@ func TestDispatch(t *testing.T) {
 	}
 }
 
+// In an image of the verifier's own, what a program runs decides, too: its files are the verifier's, and those of the
+// work run with the work, whatever program of the image is given them.
+func TestDispatchInOwnImage(t *testing.T) {
+	t.Parallel()
+
+	image, work := t.TempDir(), t.TempDir()
+	for _, name := range []string{image + "/check.py", work + "/x.py", work + "/prog"} {
+		require.NoError(t, os.WriteFile(name, []byte("#!/bin/sh\n"), 0o755))
+	}
+
+	for command, isWork := range map[string]bool{
+		"python3 IMAGE/check.py": false, "python3 check.py WORK/x.py": false, "judge": false, "pytest": false,
+		"python3 -m pytest IMAGE": false, "IMAGE/check.py": false, "python3 /verifier/tests/a.py": false,
+		"python3 -c open('/tests/x')": false,
+
+		"python3 WORK/x.py": true, "WORK/prog": true, "IMAGE/check.py WORK/x.py": true, "IMAGE/../IMAGE/python3 WORK/x.py": true,
+		"python3 absent WORK/x.py": true, "node eval WORK/prog IMAGE/check.py": true, "judge WORK/prog": true,
+		"python3 -c code": true, "python3 WORK/later.py": true,
+	} {
+		argv := strings.Fields(strings.NewReplacer("WORK", work, "IMAGE", image).Replace(command))
+		require.Equal(t, isWork, runas.BelongsToWorkInOwnImage(argv, image, []string{work}), command)
+	}
+
+	require.True(t, runas.BelongsToWorkInOwnImage([]string{"make"}, work, []string{work}))
+}
+
 // A wrapper gets run-here before a program that it would start by a path, and env before any program.
 func TestWrappersStartDispatchedPrograms(t *testing.T) {
 	t.Parallel()

@@ -6,6 +6,11 @@ func BelongsToWork(argv []string, dir string, work []string, ownInline bool) boo
 	return surroundings{dir: dir, work: work, ownInline: ownInline, verifierUID: -1}.belongsToWork(argv)
 }
 
+// BelongsToWorkInOwnImage is the same for a script in an image of the verifier's own.
+func BelongsToWorkInOwnImage(argv []string, dir string, work []string) bool {
+	return surroundings{dir: dir, work: work, ownInline: true, ownImage: true, verifierUID: -1}.belongsToWork(argv)
+}
+
 // Prepare exports the change of arguments.
 func Prepare(argv []string, dir string, work []string) []string {
 	argv, _ = surroundings{dir: dir, work: work, verifierUID: -1}.prepare(argv, nil)

@@ -1,0 +1,192 @@
+package taskset
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path"
+	"regexp"
+	"slices"
+
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+const testsFolder = "tests"
+
+// Values of verifier.environment_mode.
+const (
+	modeShared   = "shared"
+	modeSeparate = "separate"
+)
+
+// separate reads the image in which the verifier runs with the task's artifacts alone, if the task wants that. It is
+// that of verifier.environment, else that of tests/Dockerfile, else that of the task.
+func (h *harborReader) separate(t *Task, s harborSettings) {
+	v, e := s.Verifier, harborEnvironment{}
+	mode := v.EnvironmentMode
+
+	if v.Environment != nil {
+		e, mode = *v.Environment, cmp.Or(mode, modeSeparate)
+	}
+
+	switch {
+	case mode != "" && mode != modeShared && mode != modeSeparate:
+		h.refuse("%s: verifier.environment_mode: must be %s or %s, got %q", harborFile, modeShared, modeSeparate, mode)
+		return
+	case mode != modeSeparate && v.Environment != nil:
+		h.refuse("%s: verifier.environment: needs environment_mode = %q", harborFile, modeSeparate)
+		return
+	case mode != modeSeparate:
+		return
+	case len(s.Steps) > 0:
+		h.refuse("%s: verifier.environment_mode: %s is not supported for a task with steps", harborFile, modeSeparate)
+		return
+	}
+
+	image := h.verifierImage(t, s, e)
+	h.verifierWorkdir = cmp.Or(h.verifierWorkdir, "/")
+
+	if image == "" {
+		return
+	}
+
+	t.Verifier = map[string]any{"image": image, "artifacts": h.artifacts(s.Artifacts)}
+	env := h.variables("verifier.environment.env", e.Env)
+	maps.Copy(env, h.verifierEnv)
+	h.verifierEnv = env
+
+	h.checkNetwork("verifier.environment", e.harborNetwork)
+
+	if e.Mode == harborAllowlist {
+		h.refuse("%s: verifier.environment.network_mode: grading reaches no network, so it must be %q",
+			harborFile, harborNoNetwork)
+	}
+
+	h.verifierSize(s.Environment, e)
+}
+
+// verifierImage returns the name of the verifier's image, and sets its build and its working directory.
+func (h *harborReader) verifierImage(t *Task, s harborSettings, e harborEnvironment) string {
+	h.verifierWorkdir = e.Workdir
+
+	for _, name := range []string{"docker-compose.yaml", "docker-compose.yml"} {
+		if _, err := fs.Stat(h.folder, path.Join(testsFolder, name)); err == nil && e.DockerImage == "" {
+			h.refuse("%s/%s: services beside the verifier's image are not supported", testsFolder, name)
+		}
+	}
+
+	if e.DockerImage != "" {
+		return e.DockerImage
+	}
+
+	if t.VerifierBuild = h.build(testsFolder, cmp.Or(e.BuildSec, s.Environment.BuildSec)); t.VerifierBuild != nil {
+		h.verifierWorkdir = cmp.Or(e.Workdir, h.workdirOf(testsFolder))
+		return t.VerifierBuild.Image
+	}
+
+	if s.Environment.DockerImage == "" {
+		h.refuse("%s: verifier.environment_mode: %s needs an image: verifier.environment.docker_image, %s/Dockerfile or that of the task",
+			harborFile, modeSeparate, testsFolder)
+	}
+
+	if t.Build != nil {
+		h.verifierWorkdir = cmp.Or(e.Workdir, s.Environment.Workdir, h.workdirOf(environmentFolder))
+	} else {
+		h.verifierWorkdir = cmp.Or(e.Workdir, s.Environment.Workdir)
+	}
+
+	return s.Environment.DockerImage
+}
+
+// workdirLine is an instruction of a Dockerfile whose path has no variables.
+var workdirLine = regexp.MustCompile(`(?im)^\s*WORKDIR\s+"?(/[^\s"$]*)"?\s*$`)
+
+// workdirOf returns the last absolute WORKDIR of a folder's Dockerfile; "": none.
+func (h *harborReader) workdirOf(folder string) string {
+	text, err := readFile(h.folder, folder+"/Dockerfile", maxSettings)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		h.refuse("%s/Dockerfile: %v", folder, err)
+	}
+
+	found := workdirLine.FindAllStringSubmatch(text, -1)
+	if len(found) == 0 {
+		return ""
+	}
+
+	return path.Clean(found[len(found)-1][1])
+}
+
+// verifierSize refuses sizes of the verifier's sandbox above those of the task's, which it has.
+func (h *harborReader) verifierSize(task, verifier harborEnvironment) {
+	const field = "verifier.environment."
+
+	for name, size := range map[string]struct{ has, wants float64 }{
+		"cpus": {task.CPUs, verifier.CPUs},
+		"memory_mb": {
+			cmp.Or(task.MemoryMB, float64(h.mebibytes("environment.memory", task.Memory))),
+			cmp.Or(verifier.MemoryMB, float64(h.mebibytes(field+"memory", verifier.Memory))),
+		},
+		"storage_mb": {
+			cmp.Or(task.StorageMB, float64(h.mebibytes("environment.storage", task.Storage))),
+			cmp.Or(verifier.StorageMB, float64(h.mebibytes(field+"storage", verifier.Storage))),
+		},
+	} {
+		if size.wants > size.has {
+			h.refuse("%s: %s%s: the verifier's sandbox has the size of the task's: must be at most environment.%s (%v), got %v",
+				harborFile, field, name, name, size.has, size.wants)
+		}
+	}
+}
+
+// artifacts reads the paths of the files and folders that the verifier's image gets. Where they are kept afterwards is
+// of no meaning here.
+func (h *harborReader) artifacts(given []any) []string {
+	paths := []string{rollout.PublishDir}
+
+	for n, a := range given {
+		field := fmt.Sprintf("artifacts[%d]", n)
+		source, ok := a.(string)
+
+		if table, isTable := a.(map[string]any); isTable {
+			source, ok = table["source"].(string)
+			field += ".source"
+
+			for _, name := range []string{"exclude", "service"} {
+				if v := table[name]; !blank(v, nil) && v != "main" {
+					h.refuse("%s: artifacts[%d].%s: is not supported", harborFile, n, name)
+				}
+			}
+		}
+
+		switch {
+		case !ok:
+			h.refuse("%s: %s: must be a path", harborFile, field)
+			continue
+		case !path.IsAbs(source):
+			h.refuse("%s: %s: must be an absolute path, got %q", harborFile, field, source)
+			continue
+		}
+
+		source = path.Clean(source)
+		if err := rollout.CheckArtifact(field, source); err != nil {
+			h.refuse("%s: %v", harborFile, err)
+		}
+
+		if !slices.Contains(paths, source) {
+			paths = append(paths, source)
+		}
+	}
+
+	return paths
+}
+
+// changeFolder is a line of shell that goes to a folder if there is one; "": none.
+func changeFolder(folder string) string {
+	if folder == "" {
+		return ""
+	}
+
+	return "cd " + shellQuote(folder) + "; "
+}

@@ -1,0 +1,129 @@
+package taskset_test
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/taskset"
+)
+
+// separateSettings are settings of a task whose verifier has an image of its own, with further lines of their sections.
+func separateSettings(top, verifier, more string) string {
+	return top + "\n[environment]\ndocker_image = \"app:1\"\nmemory_mb = 1024\n[verifier]\nenvironment_mode = \"separate\"\n" +
+		verifier + "\n" + more
+}
+
+// The verifier runs in the image that the task names for it, else in that of tests/Dockerfile, else in a fresh one of
+// the task's.
+func TestHarborSeparateVerifier(t *testing.T) {
+	t.Parallel()
+
+	const dockerfile = "FROM x\nWORKDIR /old\nWORKDIR /grader\nWORKDIR $HERE\n"
+
+	for name, c := range map[string]struct {
+		files        map[string]string
+		image, start string
+		artifacts    []string
+	}{
+		"dockerfile": {
+			files: map[string]string{
+				"task.toml":        separateSettings(`artifacts = ["/app/out.txt", {source = "/srv/data/", destination = "d"}]`, "", ""),
+				"tests/Dockerfile": dockerfile,
+			},
+			image: taskset.BuiltImages, start: "#!/bin/bash\ncd '/grader'; \n",
+			artifacts: []string{"/logs/artifacts", "/app/out.txt", "/srv/data"},
+		},
+		"image": {
+			files: map[string]string{
+				"task.toml": separateSettings("", "env = {A = \"2\"}",
+					"[verifier.environment]\ndocker_image = \"grader:1\"\nworkdir = \"/w\"\nmemory_mb = 512\nenv = {A = \"1\", B = \"1\"}\n"),
+				"tests/Dockerfile": dockerfile,
+			},
+			image: "grader:1", start: "#!/bin/bash\nexport A='2'; export B='1'; cd '/w'; \n", artifacts: []string{"/logs/artifacts"},
+		},
+		"that of the task": {
+			files: map[string]string{"task.toml": separateSettings(`artifacts = ["/logs/artifacts"]`, "", "")},
+			image: "app:1", start: "#!/bin/bash\ncd '/'; \necho", artifacts: []string{"/logs/artifacts"},
+		},
+		"by its environment": {
+			files: map[string]string{
+				"task.toml": "[verifier.environment]\ndocker_image = \"grader:1\"\n",
+			},
+			image: "grader:1", start: "#!/bin/bash\ncd '/'; \necho", artifacts: []string{"/logs/artifacts"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			dir := folder(t, harborTask(c.files))
+			task, err := open(t, dir).Task(0)
+			require.NoError(t, err)
+
+			verifier, _ := task.Arguments()["verifier"].(map[string]any)
+			require.Equal(t, c.artifacts, verifier["artifacts"])
+			require.True(t, strings.HasPrefix(task.TestScript, c.start), task.TestScript)
+			require.Nil(t, task.Build)
+
+			if sandbox, ok := task.Arguments()["sandbox"].(map[string]any); ok {
+				require.Equal(t, []string{"/logs/artifacts"}, sandbox["grade_paths"], "the agent may write there")
+			}
+
+			if c.image != taskset.BuiltImages {
+				require.Equal(t, c.image, verifier["image"])
+				require.Nil(t, task.VerifierBuild)
+
+				return
+			}
+
+			require.Equal(t, filepath.Join(dir, "tests"), task.VerifierBuild.Folder)
+			require.Equal(t, 10*time.Minute, task.VerifierBuild.Timeout)
+			require.Equal(t, task.VerifierBuild.Image, verifier["image"])
+			require.True(t, strings.HasPrefix(task.VerifierBuild.Image, c.image))
+		})
+	}
+}
+
+func TestBrokenHarborSeparateVerifier(t *testing.T) {
+	t.Parallel()
+
+	for want, files := range map[string]map[string]string{
+		"verifier.environment_mode: must be shared or": {"task.toml": "[verifier]\nenvironment_mode = \"other\"\n"},
+		"verifier.environment_mode: separate needs an": {"task.toml": "[verifier]\nenvironment_mode = \"separate\"\n"},
+		"verifier.environment: needs environment_mode": {
+			"task.toml": "[verifier]\nenvironment_mode = \"shared\"\n[verifier.environment]\ndocker_image = \"a\"\n",
+		},
+		"verifier.environment_mode: separate is not supported for a task with steps": {
+			"task.toml": separateSettings("", "", "[[steps]]\nname = \"a\"\n"), "steps/a/instruction.md": "x",
+		},
+		"verifier.environment.gpus: is not supported":    {"task.toml": separateSettings("", "", "[verifier.environment]\ngpus = 1\n")},
+		"verifier.environment.network_mode: grading":     {"task.toml": separateSettings("", "", "[verifier.environment]\nnetwork_mode = \"allowlist\"\n")},
+		"verifier.environment.memory_mb: the verifier's": {"task.toml": separateSettings("", "", "[verifier.environment]\nmemory = \"2G\"\n")},
+		"verifier.collect: is not supported":             {"task.toml": separateSettings("", "", "[[verifier.collect]]\ncommand = \"true\"\n")},
+		"tests/docker-compose.yaml: services beside the": {"task.toml": separateSettings("", "", ""), "tests/docker-compose.yaml": "x"},
+		"artifacts[0]: must be a path":                   {"task.toml": separateSettings("artifacts = [1]", "", "")},
+		"artifacts[0]: must be an absolute path":         {"task.toml": separateSettings(`artifacts = ["out.txt"]`, "", "")},
+		"artifacts[0]: must be outside the folders of":   {"task.toml": separateSettings(`artifacts = ["/tmp/../etc/x"]`, "", "")},
+		"artifacts[1].source: must be a folder below /":  {"task.toml": separateSettings(`artifacts = ["/a", {source = "/"}]`, "", "")},
+		"artifacts[0]: /out.txt: a file must be in a":    {"task.toml": separateSettings(`artifacts = ["/out.txt"]`, "", "")},
+		"artifacts[0].service: is not supported":         {"task.toml": separateSettings(`artifacts = [{source = "/a", service = "db"}]`, "", "")},
+		"artifacts[0].exclude: is not supported":         {"task.toml": separateSettings(`artifacts = [{source = "/a", exclude = ["*.o"]}]`, "", "")},
+	} {
+		_, err := open(t, folder(t, below("x", harborTask(files)))).Task(0)
+		require.ErrorContains(t, err, want, want)
+	}
+}
+
+// Another way to grade leaves the image of the task's verifier.
+func TestChange(t *testing.T) {
+	t.Parallel()
+
+	args := map[string]any{"instruction": "a", "verifier": map[string]any{"image": "grader:1"}}
+	taskset.Change(args, map[string]any{"instruction": "b", "verifier": map[string]any{"grade": "live"}})
+	require.Equal(t, map[string]any{
+		"instruction": "b", "verifier": map[string]any{"image": "grader:1", "grade": "live"},
+	}, args)
+}
