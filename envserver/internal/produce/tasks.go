@@ -162,7 +162,7 @@ func (m *Starter) tasks(src taskSource) iter.Seq2[string, error] {
 			}
 
 			if err == nil {
-				maps.Copy(args, src.rollout)
+				taskset.Change(args, src.rollout)
 				err = checks.Unproved(task, taskset.GradeOf(args))
 			}
 
