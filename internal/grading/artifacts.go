@@ -48,10 +48,11 @@ func artifactKey(t rollout.Target, n int) string {
 // artifacts returns what the verifier's image gets; none if it has no image of its own. The first call ends the
 // processes of the agent's sandbox, saves the artifacts and stores the list: a later call returns the same.
 func (g *Grader) artifacts(ctx context.Context, job Job) ([]artifact, error) {
-	var all []artifact
 	if job.Verifier.Image == "" {
 		return nil, nil
 	}
+
+	var all []artifact
 
 	err := g.Store.JSON(ctx, artifactsKey(job.Target), &all)
 	if !fault.Is(err, fault.NotFound) {
@@ -77,6 +78,7 @@ func (g *Grader) artifacts(ctx context.Context, job Job) ([]artifact, error) {
 		}
 
 		left -= size
+
 		all = append(all, a)
 	}
 
@@ -102,6 +104,7 @@ func (g *Grader) saveArtifact(
 	if err != nil {
 		return a, 0, err
 	}
+
 	defer content.Close()
 
 	ref, err := g.Store.Put(ctx, key, io.LimitReader(content, most+1))

@@ -86,6 +86,7 @@ func tarOf(t *testing.T, entries ...tar.Header) io.Reader {
 	var buf bytes.Buffer
 
 	w := tar.NewWriter(&buf)
+
 	for _, h := range entries {
 		h.Mode = 0o755
 		require.NoError(t, w.WriteHeader(&h))
