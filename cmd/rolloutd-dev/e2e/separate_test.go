@@ -49,7 +49,7 @@ echo $reward > /logs/verifier/reward.txt
 func TestSeparateVerifier(t *testing.T) {
 	t.Parallel()
 
-	srv := startDev(t, devOptions{})
+	srv := startDev(t, devOptions{env: []string{"ROLLOUTD_IMAGE_REGISTRIES=registry.invalid"}})
 	dir := filepath.Join(t.TempDir(), "separate")
 
 	for name, text := range separateTask() {
