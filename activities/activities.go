@@ -18,6 +18,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/eventlog"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/gateway/gatewayapi"
+	"github.com/rolloutd/rolloutd/internal/grading"
 	"github.com/rolloutd/rolloutd/internal/host"
 	"github.com/rolloutd/rolloutd/internal/host/network"
 	"github.com/rolloutd/rolloutd/internal/rollout"
@@ -104,6 +105,7 @@ type Activities struct {
 	watcher  *supervisor.Watcher
 	attempts host.Attempts
 	leases   host.Leases
+	controls grading.Controls
 
 	// by backend
 	admission map[string]*host.Admission

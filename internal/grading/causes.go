@@ -53,14 +53,14 @@ func (g *Grader) noteCauses(ctx context.Context, sb *sandbox.Sandbox, job Job, r
 
 // checkVerifier decides whether the verifier itself is at fault, after a grading without a reward or with
 // failed commands. It runs the verifier again without the agent's work: if that reaches the same limit of
-// the sandbox, cannot be staged, or ends in the same way without a reward, the verifier is at fault. The
-// agent cannot reach that sandbox, so it cannot turn a reward of 0 into null.
+// the sandbox, cannot be staged, ends in the same way without a reward, or has a command whose program is
+// missing there, the verifier is at fault. The agent cannot reach that sandbox, so it cannot turn a reward of 0 into null.
 func (g *Grader) checkVerifier(ctx context.Context, job Job, record Record, err error) error {
 	if !doubtful(job, record, err) {
 		return err
 	}
 
-	alone, controlErr := g.runAlone(ctx, job)
+	alone, controlErr := g.controlOf(ctx, job)
 
 	var f *failure
 	if errors.As(controlErr, &f) {
@@ -81,8 +81,24 @@ func (g *Grader) checkVerifier(ctx context.Context, job Job, record Record, err 
 		return verifierFailed(
 			"the test script (exit code %d) writes no reward without the agent's work too%s",
 			record.Script.ExitCode,
-			lastLine(alone.script.stderr),
+			afterColon(lastLine(alone.script.stderr)),
 		)
+	}
+
+	if !mayMiss(job, record) {
+		return err
+	}
+
+	for i, c := range record.Commands {
+		if i < len(alone.commands) && cannotStart(c) && alone.commands[i].exitCode == c.ExitCode &&
+			lacksProgram(job.Verifier, c.Cmd, alone.commands[i], alone.path) {
+			return verifierFailed(
+				"verify command %d (exit code %d) cannot start its program without the agent's work either%s",
+				i+1,
+				c.ExitCode,
+				afterColon(alone.commands[i].stderr),
+			)
+		}
 	}
 
 	return err
@@ -98,9 +114,11 @@ func silent(job Job, err error) bool {
 // scriptEnd is how the test script ended without the agent's work.
 type scriptEnd struct {
 	// it wrote a reward, or did not end
-	other  bool
-	exit   int
-	stderr string
+	other bool
+
+	timedOut bool
+	exit     int
+	stderr   string
 }
 
 // ends reports whether the script ended in the same way with the work, which also wrote no reward.
@@ -108,14 +126,22 @@ func (e *scriptEnd) ends(with *rollout.CommandResult) bool {
 	return e != nil && !e.other && with != nil && e.exit == with.ExitCode
 }
 
-// lastLine is the last line of a script's output, after a colon; "": there is none.
+// maxLine bounds the characters of a quoted line.
+const maxLine = 300
+
+// lastLine is the last line of an output; "": there is none.
 func lastLine(output string) string {
 	output = strings.TrimSpace(output)
-	if output == "" {
+	return output[strings.LastIndexByte(output, '\n')+1:]
+}
+
+// afterColon is the head of a line, after a colon; "": the line is empty.
+func afterColon(line string) string {
+	if line == "" {
 		return ""
 	}
 
-	return ": " + text.Head(output[strings.LastIndexByte(output, '\n')+1:], 300)
+	return ": " + text.Head(line, maxLine)
 }
 
 // doubtful reports whether a limit of the sandbox, or the verifier itself, may have determined the reward:
@@ -124,6 +150,10 @@ func doubtful(job Job, record Record, err error) bool {
 	var f *failure
 	if err != nil {
 		return errors.As(err, &f) && !f.verifier && (f.bound || len(record.Causes) > 0 || silent(job, err))
+	}
+
+	if mayMiss(job, record) {
+		return true
 	}
 
 	scriptDecided := job.Verifier.Script != "" && len(record.Commands) == 0
@@ -150,6 +180,15 @@ type control struct {
 
 	// nil: no script ran
 	script *scriptEnd
+
+	// by their number
+	commands []commandEnd
+
+	// of the verifier's processes
+	path string
+
+	// another run ends in the same way: neither time nor the host's memory ran out
+	repeatable bool
 }
 
 // runAlone runs the verifier in a fresh sandbox without the agent's work. It uses the remaining time of ctx;
@@ -172,7 +211,7 @@ func (g *Grader) runAlone(ctx context.Context, job Job) (c control, err error) {
 	}
 
 	if err == nil {
-		c.script, err = runControl(ctx, sb, job.Verifier, &sandbox.CommandBudget{Total: total})
+		c, err = runControl(ctx, sb, job.Verifier, &sandbox.CommandBudget{Total: total})
 	}
 
 	if err != nil {
@@ -185,6 +224,7 @@ func (g *Grader) runAlone(ctx context.Context, job Job) (c control, err error) {
 	}
 
 	c.causes = sandbox.Causes(use, rollout.PhaseVerifying, nil)
+	c.repeatable = c.repeatable && !use.ByHost
 
 	return c, nil
 }
@@ -196,21 +236,56 @@ func runControl(
 	sb *sandbox.Sandbox,
 	v rollout.Verifier,
 	b *sandbox.CommandBudget,
-) (script *scriptEnd, err error) {
+) (c control, err error) {
+	if c.path, err = searchPath(ctx, sb); err != nil {
+		return c, err
+	}
+
+	c.repeatable = true
+
 	if v.Script != "" {
-		if script, err = scriptAlone(ctx, sb, b); err != nil {
-			return nil, err
+		if c.script, err = scriptAlone(ctx, sb, b); err != nil {
+			return c, err
 		}
+
+		c.repeatable = !c.script.timedOut
 	}
 
 	for i, cmd := range v.Commands {
-		_, err := sandbox.RunCommand(ctx, sb, commandProcess(i), asCommand(cmd), b)
-		if err != nil && !fault.Is(err, fault.Exhausted) {
-			return nil, err
+		st, err := sandbox.RunCommand(ctx, sb, commandProcess(i), asCommand(cmd), b)
+		if fault.Is(err, fault.Exhausted) {
+			c.commands = append(c.commands, commandEnd{})
+			continue
 		}
+
+		if err != nil {
+			return c, err
+		}
+
+		res, err := sandbox.CommandResult(ctx, sb, cmd, st)
+		if err != nil {
+			return c, err
+		}
+
+		c.commands = append(c.commands, commandEnd{exitCode: res.ExitCode, stderr: lastLine(res.Stderr)})
+		c.repeatable = c.repeatable && !st.TimedOut
 	}
 
-	return script, nil
+	return c, nil
+}
+
+// searchPath is the PATH of the verifier's processes.
+func searchPath(ctx context.Context, sb *sandbox.Sandbox) (string, error) {
+	p := asVerifier("-c", `printf %s "$PATH"`)
+
+	st, err := sandbox.RunCommand(ctx, sb, pathProcess, p, &sandbox.CommandBudget{Total: syntaxTimeout})
+	if err != nil {
+		return "", blameBounds(err, "start bash")
+	}
+
+	res, err := sandbox.CommandResult(ctx, sb, "PATH", st)
+
+	return res.Stdout, err
 }
 
 func scriptAlone(ctx context.Context, sb *sandbox.Sandbox, b *sandbox.CommandBudget) (*scriptEnd, error) {
@@ -224,7 +299,7 @@ func scriptAlone(ctx context.Context, sb *sandbox.Sandbox, b *sandbox.CommandBud
 		return nil, err
 	}
 
-	end := &scriptEnd{other: st.TimedOut, exit: res.ExitCode, stderr: res.Stderr}
+	end := &scriptEnd{other: st.TimedOut, timedOut: st.TimedOut, exit: res.ExitCode, stderr: res.Stderr}
 
 	for _, file := range []string{rewardsFile, rewardFile} {
 		written, err := readRewardFile(ctx, sb, file, maxRewardsFile)

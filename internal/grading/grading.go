@@ -35,7 +35,7 @@ type Sandboxes interface {
 	Destroy(ctx context.Context, id string) error
 }
 
-// Grader grades attempts. It holds no state: one value serves any number of attempts at a time, but one
+// Grader grades attempts. It holds no state beside Controls: one value serves any number of attempts at a time, but one
 // attempt must not be graded twice at the same time.
 type Grader struct {
 	Store     *store.Store
@@ -47,6 +47,8 @@ type Grader struct {
 	// Command is called when a command of the verifier begins, and with its result when it has ended:
 	// number 0 is the test script. nil: it is not called.
 	Command func(number int, command string, res *rollout.CommandResult)
+	// Controls keeps how verifiers end without work; nil: each doubtful grade finds out anew.
+	Controls *Controls
 }
 
 // Job describes one grading.

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -77,6 +78,9 @@ type attacked struct {
 
 	// the description of each sandbox
 	sandbox rollout.Sandbox
+
+	// sandboxes for runs without work
+	controls atomic.Int64
 }
 
 func newAttacked(t testing.TB) *attacked { t.Helper(); return newAttackedOf(t, 512) }
@@ -147,7 +151,10 @@ func (a *attacked) CreateControl(
 	t rollout.Target,
 	_ rollout.Sandbox,
 ) (*sandbox.Sandbox, func(), error) {
+	a.controls.Add(1)
+
 	sb, _, err := a.create(ctx, t.ControlID(), driver.PurposeVerifier)
+
 	return sb, func() { _ = a.backend.Destroy(context.WithoutCancel(ctx), t.ControlID()) }, err
 }
 

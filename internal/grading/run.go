@@ -19,6 +19,7 @@ import (
 const (
 	scriptProcess = "verify-script"
 	syntaxProcess = "verify-syntax"
+	pathProcess   = "verify-path"
 	syntaxTimeout = 30 * time.Second
 
 	// characters of the script's output in a Result

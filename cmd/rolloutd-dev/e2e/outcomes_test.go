@@ -102,6 +102,21 @@ func TestOutcomes(t *testing.T) {
 			rollout.Completed, 0.0, "",
 		},
 		{
+			"the runner of a verify command is missing",
+			args{"instruction": "say hello", "verify": []string{"true", "no-such-runner -q"}},
+			rollout.VerifierFailed, nil, `no program "no-such-runner" in PATH`,
+		},
+		{
+			"the agent removes the runner of a verify command",
+			args{
+				"instruction":  "remove the runner",
+				"upload_files": args{"run-tests": "#!/bin/bash\n"},
+				"setup":        []string{"chmod +x run-tests; ./run-tests"},
+				"verify":       []string{"./run-tests"},
+			},
+			rollout.Completed, 0.0, "",
+		},
+		{
 			"a turn budget is spent",
 			args{"instruction": "loop without end", "verify": []string{"true"}, "limits": args{"turns": 4}},
 			rollout.BudgetExhausted, 1.0, "turns",
@@ -236,6 +251,11 @@ const outcomesScript = `
           arguments:
             command: "cd /home/user && rm -rf logs tests workdir && ln -s /tmp logs && ln -s /etc tests && echo x > workdir; ls -la"
             description: "Spoil"
+    - text: Done.
+- name: removes
+  match: remove the runner
+  turns:
+    - tool_calls: [{name: bash, arguments: {command: "rm /home/user/workdir/run-tests", description: "Remove"}}]
     - text: Done.
 - name: flaky
   match: fail now and then

@@ -133,6 +133,11 @@ func isVerifier() (bool, error) {
 // become executes the program instead of the helper, if the helper already has the agent's user.
 func become(r Request) (int, error) {
 	program, err := exec.LookPath(r.Argv[0])
+	if errors.Is(err, exec.ErrNotFound) {
+		// as sandboxd says it
+		err = fmt.Errorf("argv: no program %q in PATH %q", r.Argv[0], r.Path)
+	}
+
 	if err == nil {
 		err = os.Chdir(r.Dir)
 	}
