@@ -20,7 +20,7 @@ import (
 // The scripts of the page become data URLs that an import map names. An answer is an inert script element with gzip in
 // base64, so that nothing in it is ever read as HTML. The file's policy allows no connection, and no script but these.
 type SavedPage struct {
-	w    io.Writer
+	w    http.ResponseWriter
 	size int64
 	end  string
 }
@@ -37,7 +37,7 @@ const (
 var siblingImport = regexp.MustCompile(`from "\./([a-z]+\.js)"`)
 
 // NewSavedPage writes the beginning of a page that opens at a place such as "#/rollouts/ID".
-func NewSavedPage(w io.Writer, place string) (*SavedPage, error) {
+func NewSavedPage(w http.ResponseWriter, place string) (*SavedPage, error) {
 	index, style, imports, err := savedParts()
 	if err != nil {
 		return nil, fmt.Errorf("the saved page: %w", err)
@@ -156,6 +156,9 @@ func (a *savedAnswer) Header() http.Header { return a.header }
 
 // FlushError is for handlers that stream: nobody waits for a part.
 func (a *savedAnswer) FlushError() error { return a.err }
+
+// Unwrap is for http.ResponseController: a handler that holds memory bounds the time of a slow client.
+func (a *savedAnswer) Unwrap() http.ResponseWriter { return a.page.w }
 
 func (a *savedAnswer) WriteHeader(status int) {
 	if a.status != 0 {
