@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # usage: deploy/trainers.sh   checks the data for trainers, and the adapters, with the published packages of the trainers, on the CPU.
-# Makes an environment for each package below the cache, once; fetches 6 GB. Needs Python 3.12 or 3.13: ROLLOUTD_TRAINERS_PYTHON names it.
+# Makes an environment for each package below the cache, once; fetches 6 GB. Needs root, debootstrap, and Python 3.12 or 3.13:
+# ROLLOUTD_TRAINERS_PYTHON names it.
 set -euo pipefail
 cd "$(dirname "$0")/../clients/python"
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/rolloutd-test/trainers
@@ -18,6 +19,16 @@ if [ -z "${ROLLOUTD_TEST_SERVER:-}" ]; then
 		sleep 1
 	done
 	export ROLLOUTD_TEST_SERVER=http://127.0.0.1:11100
+
+	# Harbor's tasks run in an image, and rolloutd builds those with a Dockerfile.
+	export ROLLOUTD_DATA=$data ROLLOUTD_TEST_IMAGE=debian:1 PATH=$PWD/../../bin:$PATH
+	if [ ! -e "$cache/debian/.complete" ]; then
+		rm -rf "$cache/debian"
+		mkdir -p "$cache/debian"
+		debootstrap --variant=minbase trixie "$cache/debian" >&2
+		touch "$cache/debian/.complete"
+	fi
+	rolloutd image import "$cache/debian" "$ROLLOUTD_TEST_IMAGE" >&2
 fi
 
 python=
@@ -49,7 +60,7 @@ check() {
 
 	echo "trainers: $name"
 	local out
-	out=$("$venv/bin/python" -m pytest -p no:cacheprovider -rs tests/test_trainers_packages.py tests/test_trainers_adapters.py -k "$pattern" 2>&1) || { echo "$out"; return 1; }
+	out=$("$venv/bin/python" -m pytest -p no:cacheprovider -rs tests/test_trainers_packages.py tests/test_trainers_adapters.py tests/test_harbor.py -k "$pattern" 2>&1) || { echo "$out"; return 1; }
 	echo "$out" | tail -n 1
 	if echo "$out" | tail -n 1 | grep -q skipped; then
 		echo "$out" >&2
@@ -59,6 +70,7 @@ check() {
 
 check verifiers verifiers verifiers==0.4.0
 check nemo-gym nemo_gym nemo-gym==0.4.0
+check harbor harbor harbor==0.26.0
 # Two packages that pip cannot install whole without a GPU or at all: skyrl pins flash-attn for its trainer, and tinker-cookbook needs a
 # version of tml-renderers that is not published.
 check verl 'verl or skyrl or tinker' verl==0.9.1 transferqueue==0.1.11 cachetools fastapi uvicorn \
