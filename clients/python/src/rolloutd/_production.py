@@ -129,7 +129,7 @@ class DeliveryPage:
 
 
 class ProducerTask(TypedDict, total=False):
-    """The arguments of a producer; docs/training.md explains each. `tasks` replaces `task_set`; `rollout` applies to each rollout."""
+    """The arguments of a producer; /openapi.json explains each. `tasks` replaces `task_set`; `rollout` applies to each rollout."""
 
     producer_id: str
     task_set: str
