@@ -72,6 +72,10 @@ func TestSavedPageOfARollout(t *testing.T) {
 	b.waitForText("#panel-logs", "agent of saved")
 	b.eventually(`document.querySelector("#alert").hidden`)
 	b.eventually(`!document.querySelector("nav").checkVisibility()`)
+
+	// what is not in the file is not said to be missing on the server
+	b.eventually(`(location.hash = "#/rollouts/other", true)`)
+	b.waitForText("#alert", "This file does not have it")
 }
 
 // A group is saved with all its rollouts, and each opens from its list.
