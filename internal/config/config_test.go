@@ -38,6 +38,7 @@ func TestEnvironmentOverridesTheFile(t *testing.T) {
 		"ENABLE_WEB_INTERFACE":        "No",
 		"ROLLOUTD_TOKENS":             "aaaaaaaaaaaaaaaa, bbbbbbbbbbbbbbbb",
 		"VLLM_URL":                    "http://b",
+		"VLLM_IMAGES":                 "true",
 		"TEMPORAL_API_KEY":            "k",
 		"ROLLOUTD_ALLOW_WEAK_SANDBOX": "true",
 		"ROLLOUTD_DATA":               "",
@@ -51,6 +52,7 @@ func TestEnvironmentOverridesTheFile(t *testing.T) {
 	require.Equal(t, []string{"aaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbb"}, c.Serve.Tokens)
 	require.Equal(t, "http://b", c.ModelLookup("VLLM_URL"))
 	require.Equal(t, "m", c.ModelLookup("VLLM_MODEL"))
+	require.Equal(t, "true", c.ModelLookup("VLLM_IMAGES"))
 	require.Equal(t, map[string]string{"TEMPORAL_API_KEY": "k"}, c.Temporal.Env)
 	require.True(t, c.Sandbox.AllowWeak)
 	require.Equal(t, "./.rolloutd", c.Data, "an empty variable sets nothing")

@@ -275,9 +275,9 @@ func overlay(base map[string]string, env Environ, names []string) map[string]str
 // modelVariables are the variables that the model catalog reads.
 func modelVariables() []string {
 	return []string{
-		"VLLM_URL", "VLLM_API_KEY", "VLLM_MODEL",
-		"OPENAI_BASE_URL", "OPENAI_API_KEY", "OPENAI_MODEL",
-		"HF_ROUTER_BASE_URL", "HF_ROUTER_API_KEY", "HF_ROUTER_MODEL",
+		"VLLM_URL", "VLLM_API_KEY", "VLLM_MODEL", "VLLM_IMAGES",
+		"OPENAI_BASE_URL", "OPENAI_API_KEY", "OPENAI_MODEL", "OPENAI_IMAGES",
+		"HF_ROUTER_BASE_URL", "HF_ROUTER_API_KEY", "HF_ROUTER_MODEL", "HF_ROUTER_IMAGES",
 		"SCRIPTED_URL",
 	}
 }
