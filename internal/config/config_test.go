@@ -228,6 +228,19 @@ func TestBoundsOfAnEndpoint(t *testing.T) {
 	)
 }
 
+// Calls of an endpoint get the salt of its weights unless it is named.
+func TestCacheSaltOfAnEndpoint(t *testing.T) {
+	t.Parallel()
+
+	c, err := config.Load(nil, config.Environ{"ROLLOUTD_GATEWAY_CACHE_SALT": "vllm=rollout"})
+	require.NoError(t, err)
+	require.Equal(t, config.SaltRollout, c.Gateway.CacheSaltOf("vllm"))
+	require.Equal(t, config.SaltTurn, c.Gateway.CacheSaltOf("openai"))
+
+	c.Gateway.CacheSalt = map[string]string{"default": "on"}
+	require.ErrorContains(t, c.Validate(), `gateway.cache_salt.default: must be off, turn or rollout, got "on"`)
+}
+
 // Calls of an endpoint continue conversations by ids unless it is named.
 func TestContinuationOfAnEndpoint(t *testing.T) {
 	t.Parallel()

@@ -98,6 +98,10 @@ func Variables() []Variable {
 			"ROLLOUTD_GATEWAY_CONTINUATION", "gateway.continuation",
 			worded(func(c *Config) *map[string]string { return &c.Gateway.Continuation }),
 		},
+		{
+			"ROLLOUTD_GATEWAY_CACHE_SALT", "gateway.cache_salt",
+			worded(func(c *Config) *map[string]string { return &c.Gateway.CacheSalt }),
+		},
 		{"ROLLOUTD_GATEWAY_QUEUE", "gateway.queue", number(func(c *Config) *int { return &c.Gateway.Queue })},
 		{
 			"ROLLOUTD_GATEWAY_REPLY_MEMORY_MIB", "gateway.reply_memory_mib",

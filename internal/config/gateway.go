@@ -59,6 +59,8 @@ type Gateway struct {
 	Burst map[string]float64 `yaml:"burst"`
 	// Continuation is one of the values below, by the name of an endpoint; "": ContinueAuto.
 	Continuation map[string]string `yaml:"continuation"`
+	// CacheSalt is one of the values below, by the name of an endpoint; "": SaltTurn.
+	CacheSalt map[string]string `yaml:"cache_salt"`
 	// Queue makes new rollouts wait while more calls than this wait for their endpoint; 0: no bound.
 	Queue int `yaml:"queue"`
 	// ReplyMemoryMiB bounds the memory of all replies in progress together; 0: a quarter of the machine's
@@ -82,6 +84,13 @@ const (
 	ContinueRequired = "required"
 )
 
+// Values of Gateway.CacheSalt.
+const (
+	SaltOff     = "off"
+	SaltTurn    = "turn"
+	SaltRollout = "rollout"
+)
+
 // DefaultUpstream is the key in Gateway's maps for all endpoints that they do not name.
 const DefaultUpstream = "default"
 
@@ -91,6 +100,11 @@ func (g Gateway) Of(m map[string]float64, name string) float64 { return valueOf(
 // ContinuationOf returns how calls of an endpoint continue a conversation.
 func (g Gateway) ContinuationOf(name string) string {
 	return cmp.Or(valueOf(g.Continuation, name), ContinueAuto)
+}
+
+// CacheSaltOf returns when calls of an endpoint get another salt of its prefix cache.
+func (g Gateway) CacheSaltOf(name string) string {
+	return cmp.Or(valueOf(g.CacheSalt, name), SaltTurn)
 }
 
 func valueOf[V any](m map[string]V, name string) V {
@@ -147,16 +161,8 @@ func (g Gateway) validate(p *problems) {
 		g.ReplyMemoryMiB,
 	)
 
-	for _, name := range slices.Sorted(maps.Keys(g.Continuation)) {
-		how := g.Continuation[name]
-		p.check(
-			slices.Contains([]string{ContinueAuto, ContinueMessages, ContinueRequired}, how),
-			"gateway.continuation."+name,
-			"must be %s, %s or %s, got %q",
-			ContinueAuto, ContinueMessages, ContinueRequired, how,
-		)
-		p.endpoint("gateway.continuation", name)
-	}
+	p.words("gateway.continuation", g.Continuation, ContinueAuto, ContinueMessages, ContinueRequired)
+	p.words("gateway.cache_salt", g.CacheSalt, SaltOff, SaltTurn, SaltRollout)
 
 	for _, m := range []struct {
 		path  string
@@ -176,6 +182,20 @@ func (g Gateway) validate(p *problems) {
 			p.check(!m.whole || v == math.Trunc(v), m.path+"."+name, "must be a whole number, got %g", v)
 			p.endpoint(m.path, name)
 		}
+	}
+}
+
+// words refuses values of endpoints that are none of three words.
+func (p *problems) words(path string, of map[string]string, one, two, three string) {
+	for _, name := range slices.Sorted(maps.Keys(of)) {
+		word := of[name]
+		p.check(
+			slices.Contains([]string{one, two, three}, word),
+			path+"."+name,
+			"must be %s, %s or %s, got %q",
+			one, two, three, word,
+		)
+		p.endpoint(path, name)
 	}
 }
 

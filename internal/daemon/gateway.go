@@ -55,6 +55,9 @@ func (d *Daemon) gatewayTier() tier.Tier {
 			Continuation: func(upstream string) gateway.Continuation {
 				return gateway.Continuation(d.cfg.Gateway.ContinuationOf(upstream))
 			},
+			CacheSalt: func(upstream string) gateway.CacheSalt {
+				return gateway.CacheSalt(d.cfg.Gateway.CacheSaltOf(upstream))
+			},
 			Endpoints:    catalog.Names(),
 			PassThrough:  d.cfg.Gateway.Reply == config.ReplyPassThrough,
 			KeepAlive:    d.cfg.Gateway.KeepAlive,

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/gateway/dialect"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
@@ -55,7 +56,8 @@ func TestSGLangIsCalledByGenerate(t *testing.T) {
 	require.JSONEq(
 		t,
 		`{"input_ids":[1,2,3],"return_logprob":true,"logprob_start_len":-1,"sampling_params":{"max_new_tokens":9,"temperature":0.7,"top_p":1,
-		"top_k":-1,"min_p":0,"repetition_penalty":1,"presence_penalty":0,"frequency_penalty":0,"sampling_seed":7}}`,
+		"top_k":-1,"min_p":0,"repetition_penalty":1,"presence_penalty":0,"frequency_penalty":0,"sampling_seed":7},
+		"extra_key":"`+dialect.SaltOf(r.Model.Upstream(), "w7")+`"}`,
 		e.requests()[3].body,
 	)
 	turns := h.turns(t, "r1.1")

@@ -34,6 +34,9 @@ type Journal struct {
 
 	// a probe found log probabilities that do not belong to the sampled distribution
 	RawLogprobs bool `json:"raw_logprobs,omitempty"`
+
+	// version of the weights that the cache salt stands for
+	SaltVersion string `json:"salt_version,omitempty"`
 }
 
 // loadJournal reads the journal of a route's folder. Without a journal it returns os.ErrNotExist.

@@ -49,6 +49,8 @@ type Options struct {
 	Bounds func(upstream string) limits.Bounds
 	// Continuation returns how calls of an upstream, by name, continue a conversation; nil: ContinueAuto.
 	Continuation func(upstream string) Continuation
+	// CacheSalt returns when calls of an upstream, by name, get another cache salt; nil: SaltTurn.
+	CacheSalt func(upstream string) CacheSalt
 	// Endpoints are the names, besides host:port, of upstreams that a trainer may query before their first
 	// call; none: any name.
 	Endpoints []string
@@ -117,6 +119,10 @@ func (o Options) withDefaults() Options {
 
 	if o.Continuation == nil {
 		o.Continuation = func(string) Continuation { return ContinueAuto }
+	}
+
+	if o.CacheSalt == nil {
+		o.CacheSalt = func(string) CacheSalt { return SaltTurn }
 	}
 
 	if o.Backoff <= 0 {

@@ -134,6 +134,7 @@ func (r *route) called(ctx context.Context, c *call) *upstream.Result {
 		Budget:      r.callBudget(),
 		Away:        r.awayTime(),
 		Expected:    int(r.replied.Load()),
+		Salt:        r.salt,
 	})
 }
 

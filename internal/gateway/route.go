@@ -87,6 +87,8 @@ type route struct {
 	// of a call with earlier turns
 	comparing sync.Mutex
 
+	cacheSalt CacheSalt
+
 	// how calls that repeat a conversation are made, the conversations, and whether recorded ones were added
 	continuation Continuation
 	forest       continuation.Forest

@@ -131,6 +131,7 @@ func (s *Server) newRoute(j Journal) (*route, error) {
 		lastMark:     time.Now().Round(0),
 		suspendAfter: suspendFactor * s.options.Mark,
 		continuation: s.options.Continuation(j.Route.Model.Upstream()),
+		cacheSalt:    s.options.CacheSalt(j.Route.Model.Upstream()),
 	}
 	r.probeReport = func() rollout.EndpointReport { return s.reports.Known(r.place(reply.Chat)) }
 

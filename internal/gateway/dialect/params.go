@@ -53,7 +53,9 @@ func completionsTakes(key string) bool {
 		ReturnIDs,
 		"presence_penalty",
 		"frequency_penalty",
-		"user":
+		"user",
+		CacheSalt,
+		extraKey:
 		return true
 	}
 
@@ -93,6 +95,7 @@ func responsesTakes(key string) bool {
 		"safety_identifier",
 		ResponseMessages,
 		templateOptions,
+		CacheSalt,
 		"client_metadata":
 		return true
 	}
@@ -168,6 +171,8 @@ func chatTakes(key string) bool {
 		"prompt_cache_key",
 		"prompt_cache_retention",
 		"safety_identifier",
+		CacheSalt,
+		extraKey,
 		templateOptions:
 		return true
 	}

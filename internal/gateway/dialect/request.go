@@ -60,6 +60,10 @@ type Request struct {
 	// of a chat completion: the ids that are sent beside the messages and are its prompt; nil: the messages are
 	Prompt PromptIDs
 
+	// whether the gateway sets the salt of the engine's prefix cache, and the one it has set; see SetSalt
+	saltable bool
+	salt     string
+
 	// changes for what the endpoint does not accept
 	Fixes []string
 
@@ -108,6 +112,7 @@ func Read(agent *Dialect, h http.Header, body []byte, m rollout.Model, capture b
 		return nil, err
 	}
 
+	a.saltable = capture && m.TokenIDs && d.capture != nil && !salted(sent.Object)
 	a.View = sent.Changes.view(d.API, a.Stream)
 	a.Take(sent)
 

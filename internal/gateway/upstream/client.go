@@ -30,6 +30,7 @@ type Client struct {
 	Answered *Answered
 	report   *meters
 	quirks   endpointQuirks
+	versions engineVersions
 
 	// buffers for ids
 	Prompts BufferPool[int32]

@@ -48,6 +48,9 @@ type Spec struct {
 	// for the reply
 	Memory membudget.Share
 
+	// Salt returns the cache salt for the version of the weights that the call is about to meet; nil, or "": none.
+	Salt func(version string) string
+
 	// estimated bytes of the reply without its prompt's ids
 	Expected int
 
@@ -259,8 +262,15 @@ func (u *Client) admitAndTry(ctx context.Context, r *retryState) (*Result, error
 func (u *Client) tryEngine(ctx context.Context, r *retryState) *Result {
 	engine := u.Engines.pick(r.Engines)
 	weights := r.Admission.Weights()
+
+	if r.Salt != nil {
+		// the weights may have changed since the last try
+		r.Request.SetSalt(r.Salt(cmp.Or(weights, u.versions.of(engine))))
+	}
+
 	began := time.Now()
 	res := u.try(ctx, r.target(engine), r.Request)
+	u.versions.note(engine, res.Reply.ModelVersion)
 	res.Reply.NameWeights(weights, r.Admission.Weights())
 	res.Engine = engine
 	r.tries++

@@ -40,6 +40,8 @@ func detectQuirk(res *Result, a *dialect.Request) (quirk, bool) {
 		return allRoom, true
 	case wrong(dialect.StreamOptions) && !own:
 		return noCounts, true
+	case wrong(dialect.CacheSalt) && !says(a.Body, dialect.CacheSalt):
+		return noSalt, true
 	case wrong(dialect.ResponseMessages):
 		return noMessages, true
 	case !a.NeedsIDs && (wrong("logprobs") || wrong("top_logprobs") || wrong(dialect.Include) || a.Changes.Any(dialect.Include) && names(body, "logprobs")):

@@ -42,6 +42,14 @@ func TestRequest(t *testing.T) {
 			"alternatives", `{"prompt":[1],"logprobs":3,"max_tokens":null}`,
 			`{"input_ids":[1],"return_logprob":true,"logprob_start_len":-1,"top_logprobs_num":3,"sampling_params":{"max_new_tokens":null}}`,
 		},
+		{
+			"salt of the gateway", `{"prompt":[1],"extra_key":null,"cache_salt":"a"}`,
+			`{"input_ids":[1],"extra_key":"a","sampling_params":{"max_new_tokens":null}}`,
+		},
+		{
+			"key of the agent", `{"prompt":[1],"extra_key":"b"}`,
+			`{"input_ids":[1],"extra_key":"b","sampling_params":{"max_new_tokens":null}}`,
+		},
 		{"adapter", `{"model":"base:mine","prompt":[1]}`, `{"input_ids":[1],"lora_path":"mine","sampling_params":{"max_new_tokens":null}}`},
 	} {
 		got, err := generateRequest([]byte(c.completion))

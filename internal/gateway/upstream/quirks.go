@@ -20,6 +20,9 @@ const (
 	noCounts   quirk = "no stream_options"
 	noLogprobs quirk = "no logprobs"
 
+	// engines without salts in their prefix cache
+	noSalt quirk = "no cache_salt"
+
 	// engines other than vLLM
 	noMessages quirk = "no enable_response_messages"
 
@@ -148,6 +151,8 @@ func (q quirk) apply(a *dialect.Request) bool {
 		} else {
 			d.Remove("top_logprobs")
 		}
+	case noSalt:
+		d.Remove(dialect.CacheSalt)
 	case noMessages:
 		d.Restore(dialect.ResponseMessages)
 	case noStream:

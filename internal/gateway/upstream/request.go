@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/gateway/dialect"
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
 
@@ -20,6 +21,7 @@ type request struct {
 	LogprobFrom int             `json:"logprob_start_len,omitempty"`
 	Top         json.RawMessage `json:"top_logprobs_num,omitempty"`
 	LoRA        string          `json:"lora_path,omitempty"`
+	ExtraKey    json.RawMessage `json:"extra_key,omitempty"`
 }
 
 // samplingNames maps names of sampling parameters in completions to SGLang's.
@@ -80,7 +82,13 @@ func generateRequest(completion []byte) ([]byte, error) {
 	}
 
 	prompt, _ := o.Get("prompt")
-	r := request{InputIDs: prompt, Sampling: map[string]json.RawMessage{"max_new_tokens": json.RawMessage("null")}}
+	key, ok := o.Get("extra_key")
+
+	if !ok || string(key) == "null" {
+		key, _ = o.Get(dialect.CacheSalt)
+	}
+
+	r := request{InputIDs: prompt, ExtraKey: key, Sampling: map[string]json.RawMessage{"max_new_tokens": json.RawMessage("null")}}
 
 	for from, to := range samplingNames() {
 		if value, ok := o.Get(from); ok && string(value) != "null" {

@@ -159,13 +159,13 @@ func (r *Reply) settleVersion() {
 	}
 }
 
-// unlabelled is the name of SGLang and vLLM for weights without a name.
-const unlabelled = "default"
+// Unlabelled is the name of SGLang and vLLM for weights without a name.
+const Unlabelled = "default"
 
 // NameWeights sets a trainer's names of the weights at the start and the end of the call, if the engine names none.
 func (r *Reply) NameWeights(first, last string) {
 	switch {
-	case last == "" || r.ModelVersion != "" && r.ModelVersion != unlabelled:
+	case last == "" || r.ModelVersion != "" && r.ModelVersion != Unlabelled:
 	case first == last:
 		r.ModelVersion = last
 	case first == "":
