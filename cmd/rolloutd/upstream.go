@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -121,6 +123,17 @@ func upstreamAction(
 
 		if st.Unreachable != "" {
 			fmt.Fprintln(s.out, st.Unreachable)
+		}
+
+		if !st.SilentSince.IsZero() {
+			fmt.Fprintf(
+				s.out, "silent since %s, though it has calls: it may be frozen\n",
+				st.SilentSince.Local().Format(time.TimeOnly),
+			)
+		}
+
+		for _, word := range slices.Sorted(maps.Keys(st.Faults)) {
+			fmt.Fprintf(s.out, "%s: %d replies\n", word, st.Faults[word])
 		}
 
 		if st.Busy != "" && !st.Paused && st.Busy != st.Unreachable {

@@ -102,6 +102,10 @@ func Variables() []Variable {
 			"ROLLOUTD_GATEWAY_CACHE_SALT", "gateway.cache_salt",
 			worded(func(c *Config) *map[string]string { return &c.Gateway.CacheSalt }),
 		},
+		{
+			"ROLLOUTD_GATEWAY_ON_ENGINE_FAULT", "gateway.on_engine_fault",
+			worded(func(c *Config) *map[string]string { return &c.Gateway.OnEngineFault }),
+		},
 		{"ROLLOUTD_GATEWAY_QUEUE", "gateway.queue", number(func(c *Config) *int { return &c.Gateway.Queue })},
 		{
 			"ROLLOUTD_GATEWAY_REPLY_MEMORY_MIB", "gateway.reply_memory_mib",

@@ -14,6 +14,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/catalog"
 	"github.com/rolloutd/rolloutd/internal/input/yamlinput"
 	"github.com/rolloutd/rolloutd/internal/network/egress"
+	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
 // Gateway has the settings of the gateway role.
@@ -61,6 +62,8 @@ type Gateway struct {
 	Continuation map[string]string `yaml:"continuation"`
 	// CacheSalt is one of the values below, by the name of an endpoint; "": SaltTurn.
 	CacheSalt map[string]string `yaml:"cache_salt"`
+	// OnEngineFault is what happens to replies with a fault of the engine, by the name of an endpoint; "": keep.
+	OnEngineFault map[string]string `yaml:"on_engine_fault"`
 	// Queue makes new rollouts wait while more calls than this wait for their endpoint; 0: no bound.
 	Queue int `yaml:"queue"`
 	// ReplyMemoryMiB bounds the memory of all replies in progress together; 0: a quarter of the machine's
@@ -105,6 +108,11 @@ func (g Gateway) ContinuationOf(name string) string {
 // CacheSaltOf returns when calls of an endpoint get another salt of its prefix cache.
 func (g Gateway) CacheSaltOf(name string) string {
 	return cmp.Or(valueOf(g.CacheSalt, name), SaltTurn)
+}
+
+// OnEngineFaultOf returns what happens to replies of an endpoint with a fault of the engine.
+func (g Gateway) OnEngineFaultOf(name string) rollout.OnEngineFault {
+	return rollout.OnEngineFault(cmp.Or(valueOf(g.OnEngineFault, name), string(rollout.FaultKeep)))
 }
 
 func valueOf[V any](m map[string]V, name string) V {
@@ -163,6 +171,10 @@ func (g Gateway) validate(p *problems) {
 
 	p.words("gateway.continuation", g.Continuation, ContinueAuto, ContinueMessages, ContinueRequired)
 	p.words("gateway.cache_salt", g.CacheSalt, SaltOff, SaltTurn, SaltRollout)
+	p.words(
+		"gateway.on_engine_fault", g.OnEngineFault,
+		string(rollout.FaultKeep), string(rollout.FaultMask), string(rollout.FaultReplace),
+	)
 
 	for _, m := range []struct {
 		path  string

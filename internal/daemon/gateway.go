@@ -58,12 +58,13 @@ func (d *Daemon) gatewayTier() tier.Tier {
 			CacheSalt: func(upstream string) gateway.CacheSalt {
 				return gateway.CacheSalt(d.cfg.Gateway.CacheSaltOf(upstream))
 			},
-			Endpoints:    catalog.Names(),
-			PassThrough:  d.cfg.Gateway.Reply == config.ReplyPassThrough,
-			KeepAlive:    d.cfg.Gateway.KeepAlive,
-			RawLogprobs:  d.cfg.Gateway.RawLogprobs,
-			ReplyMemory:  memory,
-			EmptyReplies: d.cfg.Gateway.EmptyReplies,
+			OnEngineFault: d.cfg.Gateway.OnEngineFaultOf,
+			Endpoints:     catalog.Names(),
+			PassThrough:   d.cfg.Gateway.Reply == config.ReplyPassThrough,
+			KeepAlive:     d.cfg.Gateway.KeepAlive,
+			RawLogprobs:   d.cfg.Gateway.RawLogprobs,
+			ReplyMemory:   memory,
+			EmptyReplies:  d.cfg.Gateway.EmptyReplies,
 		})
 		if err != nil {
 			return tier.Running{}, errors.Join(err, lock.Release())

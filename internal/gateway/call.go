@@ -19,7 +19,10 @@ type call struct {
 	turn     int
 	progress upstream.Progress
 	began    time.Time
-	cancel   context.CancelCauseFunc
+
+	// the fault of the engine for which its turn is not trained on
+	masked string
+	cancel context.CancelCauseFunc
 
 	// closed when result is set
 	done   chan struct{}

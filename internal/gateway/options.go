@@ -13,6 +13,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/gateway/upstream/limits"
 	"github.com/rolloutd/rolloutd/internal/network/egress"
+	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/seal"
 	"github.com/rolloutd/rolloutd/internal/trace"
 )
@@ -51,6 +52,8 @@ type Options struct {
 	Continuation func(upstream string) Continuation
 	// CacheSalt returns when calls of an upstream, by name, get another cache salt; nil: SaltTurn.
 	CacheSalt func(upstream string) CacheSalt
+	// OnEngineFault returns what happens to replies of an upstream, by name, with a fault of the engine; nil: FaultKeep.
+	OnEngineFault func(upstream string) rollout.OnEngineFault
 	// Endpoints are the names, besides host:port, of upstreams that a trainer may query before their first
 	// call; none: any name.
 	Endpoints []string
@@ -123,6 +126,10 @@ func (o Options) withDefaults() Options {
 
 	if o.CacheSalt == nil {
 		o.CacheSalt = func(string) CacheSalt { return SaltTurn }
+	}
+
+	if o.OnEngineFault == nil {
+		o.OnEngineFault = func(string) rollout.OnEngineFault { return rollout.FaultKeep }
 	}
 
 	if o.Backoff <= 0 {

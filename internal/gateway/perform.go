@@ -40,7 +40,7 @@ func (r *route) awayTime() time.Duration { return cmp.Or(r.Limits.Held, defaultA
 // perform makes the call upstream, records it, and settles its answer.
 func (r *route) perform(ctx context.Context, c *call) {
 	ctx, span := r.startSpan(ctx, c)
-	res := r.complete(ctx, c)
+	res := r.completeSound(ctx, c)
 	rec := r.record(c, res)
 	err := r.append(ctx, c, rec)
 	// ended while it waited for room
@@ -163,6 +163,7 @@ func (r *route) record(c *call, res *upstream.Result) *trace.Record {
 			Fixes:        c.ask.Fixes,
 			Repaired:     res.Repaired,
 			Fallback:     c.ask.Fallback,
+			Masked:       c.masked,
 		},
 		Request: c.ask.Body, Reply: res.Raw, PromptAt: res.Reply.PromptAt,
 		PromptTokenIDs: res.Reply.PromptTokenIDs, TokenIDs: res.Reply.TokenIDs, Logprobs: res.Reply.Logprobs,

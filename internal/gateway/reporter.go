@@ -11,6 +11,7 @@ import (
 	oteltrace "go.opentelemetry.io/otel/trace"
 
 	"github.com/rolloutd/rolloutd/internal/gateway/upstream"
+	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/trace"
 )
 
@@ -42,7 +43,10 @@ type reporter struct {
 
 	// by "ids", or the word why not
 	continuation *prometheus.CounterVec
-	routes       prometheus.Gauge
+
+	// by rollout.EngineFault
+	faults *prometheus.CounterVec
+	routes prometheus.Gauge
 }
 
 func newReporter(reg prometheus.Registerer) *reporter {
@@ -56,6 +60,10 @@ func newReporter(reg prometheus.Registerer) *reporter {
 			Name: "rolloutd_gateway_continued_calls_total",
 			Help: "Complete calls that continue a conversation, by ids or by messages for a reason (how).",
 		}, []string{"endpoint", "how"}),
+		faults: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "rolloutd_gateway_engine_faults_total",
+			Help: "Replies with a sign of a fault of the engine; those that begin with engine_ are provably its own.",
+		}, []string{"endpoint", "fault"}),
 		tokens: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "rolloutd_gateway_tokens_total", Help: "Tokens of whole replies as the endpoint counts them.",
 		}, []string{"endpoint", "side"}),
@@ -77,6 +85,15 @@ func newReporter(reg prometheus.Registerer) *reporter {
 		routes: f.NewGauge(prometheus.GaugeOpts{
 			Name: "rolloutd_gateway_routes", Help: "Routes kept.",
 		}),
+	}
+}
+
+// countFaults begins the counts of faults of the configured endpoints at 0: the first one is an increase, too.
+func (r *reporter) countFaults(endpoints []string) {
+	for _, endpoint := range endpoints {
+		for _, fault := range rollout.EngineFaults() {
+			r.faults.WithLabelValues(endpoint, string(fault))
+		}
 	}
 }
 

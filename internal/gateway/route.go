@@ -94,6 +94,10 @@ type route struct {
 	forest       continuation.Forest
 	regrown      sync.Once
 
+	// what happens to replies with a fault of the engine, and the ways in which endpoints delivered calls
+	onFault rollout.OnEngineFault
+	ways    *knownWays
+
 	// what a probe of the endpoint's chat completions found
 	probeReport func() rollout.EndpointReport
 
@@ -105,6 +109,9 @@ type route struct {
 
 	// number of the latest turn
 	begun int
+
+	// replies that were replaced
+	replaced int
 
 	// of complete replies, for the status
 	usage rollout.Usage

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -132,6 +133,8 @@ func (s *Server) newRoute(j Journal) (*route, error) {
 		suspendAfter: suspendFactor * s.options.Mark,
 		continuation: s.options.Continuation(j.Route.Model.Upstream()),
 		cacheSalt:    s.options.CacheSalt(j.Route.Model.Upstream()),
+		onFault:      cmp.Or(j.Route.Model.OnEngineFault, s.options.OnEngineFault(j.Route.Model.Upstream())),
+		ways:         &s.ways,
 	}
 	r.probeReport = func() rollout.EndpointReport { return s.reports.Known(r.place(reply.Chat)) }
 

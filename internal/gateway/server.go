@@ -54,7 +54,10 @@ type Server struct {
 	api     *agentAPI
 	options Options
 	traces  *trace.Store
-	bodies  upstream.BufferPool[byte]
+
+	// of all endpoints
+	ways   knownWays
+	bodies upstream.BufferPool[byte]
 
 	// opening serializes Open and Close of one route, by the hash of its id: both are slow, since they change files.
 	opening [64]sync.Mutex
@@ -76,6 +79,8 @@ func New(o Options) (*Server, error) {
 
 	memory := membudget.New(o.ReplyMemory, smallReply)
 	report, meters := newReporter(o.Registerer), upstream.NewMeters(o.Registerer, memory)
+
+	report.countFaults(o.Endpoints)
 
 	upstreams, err := limits.NewRegistry(
 		o.Bounds,

@@ -232,7 +232,7 @@ type Turn struct {
 	// why the reply is not whole; empty: it is whole
 	Broken string `json:"broken,omitempty"`
 
-	// what is wrong with the capture of a whole reply
+	// what is wrong with the capture of a whole reply, or with the engine; see EngineFault
 	Flaws              []string  `json:"flaws,omitempty"`
 	FinishReason       string    `json:"finish_reason"`
 	PromptTokenIDs     []int32   `json:"prompt_token_ids"`
@@ -277,6 +277,8 @@ type Turn struct {
 	Repaired string `json:"repaired,omitempty"`
 	// Fallback says why a conversation continued by messages and not by token ids: a word, a colon, and a sentence.
 	Fallback string `json:"fallback,omitempty"`
+	// Masked is the fault of the engine for which the turn is not trained on, a word; Flaws has the sentence.
+	Masked string `json:"masked,omitempty"`
 	// NodeID names the turn among all turns of all rollouts: 12 hex digits of the call id's SHA-256.
 	NodeID string `json:"node_id,omitempty"`
 	// Images counts the images of the prompt. The prompt's ids have only placeholders for them: who trains on the turn

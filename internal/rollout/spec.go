@@ -139,6 +139,8 @@ type Model struct {
 	Purpose  Purpose   `json:"purpose,omitempty"`
 	// Translate: calls of other model APIs go upstream as calls of this one; the agent keeps its own.
 	Translate Translate `json:"translate,omitempty"`
+	// OnEngineFault is what happens to replies with a fault of the engine; "": as the gateway is configured.
+	OnEngineFault OnEngineFault `json:"on_engine_fault,omitempty"`
 	// Images says whether the model sees images; nil: the endpoint's answers show it. Where it does not, a text is
 	// sent in their place.
 	Images *bool `json:"images,omitempty"`

@@ -304,6 +304,10 @@ func (m Model) validate() error {
 		return fault.Field("model", "must be the name of a model")
 	}
 
+	if err := m.OnEngineFault.Validate(); err != nil {
+		return err
+	}
+
 	return m.Translate.validate()
 }
 

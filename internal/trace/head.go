@@ -62,6 +62,7 @@ func (h *storedHead) writeCall(w *objectWriter) {
 
 	w.textIfAny("repaired", h.Repaired)
 	w.textIfAny("fallback", h.Fallback)
+	w.textIfAny("masked", h.Masked)
 	w.numberIfAny("owed", int64(h.Owed))
 }
 

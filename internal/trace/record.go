@@ -85,6 +85,9 @@ type Head struct {
 	// as in rollout.Turn
 	Fallback string `json:"fallback,omitempty"`
 
+	// as in rollout.Turn
+	Masked string `json:"masked,omitempty"`
+
 	// part of latency: waiting without a useful answer
 	Owed time.Duration `json:"owed,omitempty"`
 }

@@ -45,6 +45,7 @@ func TurnOf(r *trace.Record, delivered bool) rollout.Turn {
 		ParamFixes:         r.Fixes,
 		Repaired:           r.Repaired,
 		Fallback:           r.Fallback,
+		Masked:             r.Masked,
 		NodeID:             nodeID(r.CallID),
 		Images:             images.Count(reply.API(cmp.Or(r.API, string(reply.Chat))), r.Request),
 	}

@@ -36,6 +36,9 @@ func constrain(s *jsonschema.Schema, agents []string) {
 	s.Properties["on_disconnect"].Enum = []any{onDisconnectContinue, onDisconnectAbort}
 	s.Properties["messages"].Enum = []any{messagesDelta, string(rollout.MessagesFull), string(rollout.MessagesNone)}
 	s.Properties["translate"].Enum = []any{string(rollout.TranslateChat), translateNone}
+	s.Properties["on_engine_fault"].Enum = []any{
+		string(rollout.FaultKeep), string(rollout.FaultMask), string(rollout.FaultReplace),
+	}
 
 	s.Properties["purpose"].Enum = []any{purposeAuto, string(rollout.PurposeTrain), string(rollout.PurposeEval)}
 	for _, a := range agents {

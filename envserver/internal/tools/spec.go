@@ -114,6 +114,8 @@ func (t *Table) model(a RolloutArgs) (rollout.Model, error) {
 		m.Price = a.Price
 	}
 
+	m.OnEngineFault = rollout.OnEngineFault(a.OnEngineFault)
+
 	switch a.Translate {
 	case "":
 	case translateNone:

@@ -67,9 +67,12 @@ func (a *Request) callID(n int) string {
 
 // CountsTokens reports whether the endpoint is asked for the number of tokens.
 func (a *Request) CountsTokens() bool {
-	if string(rawjson.MemberOf(a.Body, "stream")) != "true" {
+	if !a.Streams() {
 		return true
 	}
 
 	return string(rawjson.MemberOf(rawjson.MemberOf(a.Body, StreamOptions), "include_usage")) == "true"
 }
+
+// Streams reports whether the endpoint is asked for a stream.
+func (a *Request) Streams() bool { return string(rawjson.MemberOf(a.Body, "stream")) == "true" }

@@ -220,6 +220,13 @@ type UpstreamStatus struct {
 	Unreachable      string    `json:"unreachable,omitempty"`
 	UnreachableSince time.Time `json:"unreachable_since,omitzero"`
 
+	// SilentSince is since when nothing came from the endpoint, while it has had a call for a minute or more. Calls
+	// that are not streamed are silent until their end.
+	SilentSince time.Time `json:"silent_since,omitzero"`
+
+	// Faults counts replies with a sign of a fault of the engine, by rollout.EngineFault, since the gateway began.
+	Faults map[string]int `json:"faults,omitempty"`
+
 	// why new rollouts wait; absent: they do not
 	Busy string `json:"busy,omitempty"`
 }

@@ -241,6 +241,8 @@ func (u *Client) admitAndTry(ctx context.Context, r *retryState) (*Result, error
 		res.Problem = r.tooLong(res)
 	case ctx.Err() == nil && r.starved(res):
 		res.Problem = noMemory()
+	case ctx.Err() == nil:
+		r.noteSilence(res, began)
 	}
 
 	r.owed += r.owes(ctx, res, began)
@@ -333,6 +335,11 @@ func (r *Result) report(a *limits.Admission, kind rollout.TurnKind) {
 
 func (s *Spec) target(engine string) *target {
 	root := strings.TrimSuffix(strings.TrimRight(engine, "/"), "/v1")
+	heard := func(time.Time) {}
+
+	if s.Admission != nil {
+		heard = s.Admission.Heard
+	}
 
 	return &target{
 		url:      engine + "/" + s.Path,
@@ -340,6 +347,7 @@ func (s *Spec) target(engine string) *target {
 		key:      s.Key,
 		live:     s.Live,
 		progress: s.Progress,
+		heard:    heard,
 		guarded:  s.ClientGiven,
 		memory:   s.Memory,
 		expected: s.Expected,

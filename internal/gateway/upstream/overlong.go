@@ -42,3 +42,21 @@ func (r *retryState) tooLong(res *Result) *Problem {
 }
 
 func tokensOf(res *Result) int { return max(len(res.Reply.TokenIDs), len(res.Reply.Logprobs)) }
+
+// noteSilence records for how long nothing of a stream came that the budget cut off. Of a reply that is not a stream
+// nothing comes before its end.
+func (r *retryState) noteSilence(res *Result, began time.Time) {
+	p := res.Problem
+	if p == nil || p.Class != Retry || r.left > 0 || p.unreachable || !r.Request.Streams() {
+		return
+	}
+
+	last := began
+	if grew := r.Progress.Grew(); grew.After(began) {
+		last = grew
+	}
+
+	if silent := time.Since(last); 2*silent >= r.Budget {
+		p.Silent, p.Mute = silent, last.Equal(began)
+	}
+}

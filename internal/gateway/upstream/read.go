@@ -78,6 +78,7 @@ func (u *Client) read(ctx context.Context, res *http.Response, t *target, a *dia
 		// comments, pings and blank lines are no growth
 		if s.Events() > events || n > 0 && rawjson.IsObject(s.Raw()) {
 			t.progress.note(now)
+			t.heard(now)
 		}
 
 		if broken == nil {

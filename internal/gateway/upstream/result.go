@@ -118,6 +118,11 @@ type Problem struct {
 	// and the endpoint has never answered
 	never bool
 
+	// Silent is for how long nothing of a stream came before the call's time was up, if that was half of its time or
+	// more. Mute: nothing of it came at all.
+	Silent time.Duration
+	Mute   bool
+
 	// the upstream asks for this pause
 	after time.Duration
 
@@ -136,6 +141,9 @@ func (p *Problem) under(res *http.Response) *Problem {
 
 	return p
 }
+
+// Answered reports whether the upstream answered with an error.
+func (p *Problem) Answered() bool { return p.body != nil }
 
 // Object returns the problem for the record.
 func (p *Problem) Object() json.RawMessage {

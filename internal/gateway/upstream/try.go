@@ -32,6 +32,9 @@ type target struct {
 	live     *Live
 	progress *Progress
 
+	// called when a reply grows
+	heard func(at time.Time)
+
 	// a client gave the URL
 	guarded bool
 	memory  membudget.Share

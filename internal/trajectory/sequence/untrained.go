@@ -68,6 +68,8 @@ func whyUntrained(t *rollout.Turn) string {
 		return "whose reply did not reach the agent"
 	case t.Constrained != "":
 		return "sampled under a grammar"
+	case t.Masked != "":
+		return "masked for a fault of the engine (" + t.Masked + ")"
 	case len(t.PromptTokenIDs) == 0 || n == 0:
 		return "without token ids (API " + t.API + ")"
 	case len(t.PerTokenLogps) != n:

@@ -357,6 +357,7 @@ class Task(TypedDict, total=False):
     require_stateful_sandbox: bool
     messages: str
     purpose: str
+    on_engine_fault: str
     translate: str
     sampling: dict[str, Any]
     eval_sampling: dict[str, Any]

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"math"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -56,6 +57,12 @@ type Admission struct {
 
 	// nil: connections can be made, or none was tried
 	outage *Outage
+
+	// signs of faults of the engine, by word
+	faults map[string]int
+
+	// unix time in nanoseconds at which a reply last grew
+	heard atomic.Int64
 
 	// when a rollout last asked whether it may begin
 	asked time.Time
@@ -112,7 +119,7 @@ func (a *Admission) enter(route string, p *pass) (in bool) {
 	defer a.mu.Unlock()
 
 	if a.queue.empty() && a.free() {
-		a.running[p] = struct{}{}
+		a.admitOne(p)
 		return true
 	}
 
@@ -127,10 +134,16 @@ func (a *Admission) enter(route string, p *pass) (in bool) {
 func (a *Admission) admit() {
 	for !a.queue.empty() && a.free() {
 		p := a.queue.next()
-		a.running[p] = struct{}{}
+		a.admitOne(p)
 		a.queued.Dec()
 		close(p.ready)
 	}
+}
+
+// admitOne begins a request. a.mu is held.
+func (a *Admission) admitOne(p *pass) {
+	p.began = time.Now()
+	a.running[p] = struct{}{}
 }
 
 // free reports whether a request may begin, and takes its tokens from the rate. If only time prevents it,

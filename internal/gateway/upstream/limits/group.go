@@ -44,6 +44,11 @@ func (g Group) Status() gatewayapi.UpstreamStatus {
 		one := a.status()
 		sum.InFlight += one.InFlight
 		sum.Queued += one.Queued
+		sum.Faults = addFaults(sum.Faults, one.Faults)
+
+		if sum.SilentSince.IsZero() {
+			sum.SilentSince = one.SilentSince
+		}
 
 		sum.HeldUntil = latest(sum.HeldUntil, one.HeldUntil)
 		if sum.Unreachable == "" {

@@ -171,6 +171,8 @@ func (a *Admission) status() gatewayapi.UpstreamStatus {
 	now := time.Now()
 
 	a.asked = now
+
+	s.SilentSince, s.Faults = a.silentSince(now), addFaults(nil, a.faults)
 	if a.outage != nil {
 		s.Unreachable, s.UnreachableSince = a.outage.String(), a.outage.Since
 	}

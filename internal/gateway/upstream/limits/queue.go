@@ -14,6 +14,9 @@ type pass struct {
 	// of the request; also ends when the upstream is cleared
 	Ctx context.Context
 	end context.CancelCauseFunc
+
+	// time of the admission
+	began time.Time
 }
 
 func newPass(ctx context.Context) *pass {

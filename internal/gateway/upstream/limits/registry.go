@@ -162,10 +162,10 @@ func (g *Registry) Named(name string, do func(*Admission)) (Group, error) {
 }
 
 // tidy removes the idle admissions without routes, since every rollout may bring another address. It keeps
-// those that a trainer can name only through their calls. g.mu is held.
+// those that a trainer can name only through their calls, and the counts of the configured endpoints. g.mu is held.
 func (g *Registry) tidy() {
 	maps.DeleteFunc(g.admissions, func(name string, a *Admission) bool {
-		return a.routes == 0 && a.atRest() && (g.nameable(name) || strings.Contains(name, ownMark))
+		return a.routes == 0 && a.atRest() && !(a.faulty() && slices.Contains(g.endpoints, name)) && (g.nameable(name) || strings.Contains(name, ownMark))
 	})
 }
 
