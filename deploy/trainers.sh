@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # usage: deploy/trainers.sh   checks the data for trainers, and the adapters, with the published packages of the trainers, on the CPU.
-# Makes an environment for each package below the cache, once; fetches 6 GB. Needs root, debootstrap, and Python 3.12 or 3.13:
+# Makes an environment for each package below the cache, once; fetches 10 GB. Needs root, debootstrap, and Python 3.12 or 3.13:
 # ROLLOUTD_TRAINERS_PYTHON names it.
 set -euo pipefail
 cd "$(dirname "$0")/../clients/python"
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/rolloutd-test/trainers
 export PYTHONPATH=src PYTHONDONTWRITEBYTECODE=1 HF_HUB_OFFLINE=1
 
-# The adapters need a server: that of ROLLOUTD_TEST_SERVER, or one that is built and started here.
+# The adapters need a server: that of ROLLOUTD_TEST_SERVER, with its scripted model at ROLLOUTD_TEST_MODEL, or one that is built and started here.
 if [ -z "${ROLLOUTD_TEST_SERVER:-}" ]; then
 	make --quiet -C ../.. build
 	data=$(mktemp -d)
@@ -18,7 +18,7 @@ if [ -z "${ROLLOUTD_TEST_SERVER:-}" ]; then
 		kill -0 "$server" || { cat "$data/out" >&2; exit 1; }
 		sleep 1
 	done
-	export ROLLOUTD_TEST_SERVER=http://127.0.0.1:11100
+	export ROLLOUTD_TEST_SERVER=http://127.0.0.1:11100 ROLLOUTD_TEST_MODEL=http://127.0.0.1:12199/v1
 
 	# Harbor's tasks run in an image, and rolloutd builds those with a Dockerfile.
 	export ROLLOUTD_DATA=$data ROLLOUTD_TEST_IMAGE=debian:1 PATH=$PWD/../../bin:$PATH
@@ -32,7 +32,7 @@ if [ -z "${ROLLOUTD_TEST_SERVER:-}" ]; then
 fi
 
 python=
-for candidate in "${ROLLOUTD_TRAINERS_PYTHON:-}" python3.13 python3.12 python3; do
+for candidate in "${ROLLOUTD_TRAINERS_PYTHON:-}" python3.12 python3.13 python3; do
 	if "${candidate:-false}" -c 'import sys; sys.exit(not (3, 12) <= sys.version_info < (3, 14))' 2>/dev/null; then
 		python=$candidate
 		break
@@ -71,8 +71,14 @@ check() {
 check verifiers verifiers verifiers==0.4.0
 check nemo-gym nemo_gym nemo-gym==0.4.0
 check harbor harbor harbor==0.26.0
-# Two packages that pip cannot install whole without a GPU or at all: skyrl pins flash-attn for its trainer, and tinker-cookbook needs a
-# version of tml-renderers that is not published.
-check verl 'verl or skyrl or tinker' verl==0.9.1 transferqueue==0.1.11 cachetools fastapi uvicorn \
+# areal needs Python below 3.13.
+if "$python" -c 'import sys; sys.exit(sys.version_info >= (3, 13))'; then
+	check areal areal areal==1.0.4
+else
+	echo "trainers: areal is left out, it needs Python 3.12" >&2
+fi
+# Packages that pip cannot install whole without a GPU or at all: skyrl and openrlhf pin flash-attn for their trainers, and tinker-cookbook
+# needs a version of tml-renderers that is not published.
+check trainers 'verl or skyrl or tinker or openrlhf' verl==0.9.1 transferqueue==0.1.11 cachetools fastapi uvicorn \
 	chz termcolor tinker==0.38.0 blobfile cloudpathlib loguru func_timeout jaxtyping pybase64 orjson \
-	-- skyrl==0.4.0 skyrl-gym==0.4.0 tinker-cookbook==0.6.1
+	-- skyrl==0.4.0 skyrl-gym==0.4.0 tinker-cookbook==0.6.1 openrlhf==0.11.2

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 from typing import Any
 
 import pytest
 
 SERVER = os.environ.get("ROLLOUTD_TEST_SERVER", "")
+MODEL = os.environ.get("ROLLOUTD_TEST_MODEL", "")  # the address of the server's scripted model
 # The server's scripted model has replies for each of its example tasks; `verify` decides the reward.
 TASK = {"endpoint": "scripted", "agent": "react", "verify": ["true"]}
 PROMPT = [{"role": "user", "content": "Say hello."}]
@@ -129,3 +131,176 @@ def test_nemo_gym_runs_a_row() -> None:
     assert "one of the user" in refused["error"]
     assert (away["_ng_failure_class"], away["_ng_task_index"]) == ("UnavailableError", 3)
     assert metrics.raise_for_status().json()["agent_metrics"]["mean/reward"] == 0.5, "the rollout without a reward is in no mean"
+
+
+def verifiers_config(tmp_path: Any, **client: Any) -> dict[str, Any]:
+    lines = [
+        {"id": "passes", "instruction": "Say hello.", "verify": ["true"]},
+        {"id": "fails", "instruction": "Say hello.", "verify": ["false"]},
+        {"id": "ungraded", "instruction": "Say hello.", "setup": ["false"], "limits": {"attempts": 1}},
+        {"id": "refused", "instruction": "Say hello.", "agent": "none such"},
+    ]
+    (tmp_path / "tasks.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    taskset = {"id": "rolloutd-verifiers", "path": str(tmp_path / "tasks.jsonl")}
+    return {"taskset": taskset, "server": SERVER, "rollout": {"endpoint": "scripted", "agent": "react"}, **client}
+
+
+def test_verifiers_evaluates_a_taskset(tmp_path: Any) -> None:
+    pytest.importorskip("verifiers.v1", reason="verifiers is not installed")
+    from verifiers.v1.cli.eval.runner import run_eval
+    from verifiers.v1.configs.cli.eval import EvalConfig
+
+    config = EvalConfig.model_validate({"env": verifiers_config(tmp_path), "push": False, "rich": None, "output_dir": tmp_path / "out", "num_rollouts": 2, "model": "m"})
+    episodes = asyncio.run(run_eval(config))
+    of: dict[str, list[Any]] = {}
+    for episode in episodes:
+        of.setdefault(episode.task.data.id, []).append(episode)
+
+    for name, reward in (("passes", 1.0), ("fails", 0.0)):
+        for episode in of[name]:
+            (trace,) = episode.traces
+            assert episode.ok
+            assert trace.rewards["rolloutd"].score == trace.reward == reward
+            assert trace.num_output_tokens == sum(len(call.token_ids) for branch in trace.branches for call in branch.nodes if call.sampled) > 0
+    for name, error in (("ungraded", "UnscoredError"), ("refused", "InvalidError")):
+        for episode in of[name]:
+            assert not episode.ok
+            assert [e.type for e in episode.traces[0].errors] == [error]
+            assert not any(episode.traces[0].rewards.values()), "no reward is not 0"
+
+
+def test_verifiers_serves_a_trainer(tmp_path: Any) -> None:
+    pytest.importorskip("verifiers.v1", reason="verifiers is not installed")
+    from verifiers.v1.clients import TrainClientConfig
+    from verifiers.v1.configs.client import EvalClientConfig
+    from verifiers.v1.serve import EnvClient, EnvServer
+    from verifiers.v1.types import SamplingConfig
+    from verifiers.v1.utils.loaders import resolve_env_config
+
+    async def served() -> Any:
+        server = EnvServer(resolve_env_config(verifiers_config(tmp_path)), address="tcp://127.0.0.1:0")
+        serving = asyncio.create_task(server.run())
+        client = EnvClient(server.address)
+        try:
+            row = {"id": "t", "prompt": [{"role": "user", "content": "Say hello."}], "rolloutd": {"verify": ["true"]}}
+            sampling = SamplingConfig(temperature=1.0, top_k=-1)
+            trained = await client.run(TrainClientConfig(base_url="http://127.0.0.1:9/v1"), "m", sampling, row)
+            # Without an endpoint in the arguments, the rollout calls the model at the address of the run.
+            server.env.config.rollout.pop("endpoint")
+            model = EvalClientConfig(base_url=MODEL, api_key_var="NONE")
+            own = await client.run(model, "scripted", sampling, row)
+            return trained, own
+        finally:
+            await client.close()
+            serving.cancel()
+            await serving
+
+    for episode in asyncio.run(served()):
+        (trace,) = episode.traces
+        assert (episode.ok, trace.reward, trace.errors) == (True, 1.0, [])
+        assert sum(sum(branch.sampled_mask) for branch in trace.branches) > 0
+        assert all(len(branch.logprobs) == len(branch.token_ids) for branch in trace.branches)
+
+
+def test_tinker_collects_a_group() -> None:
+    pytest.importorskip("tinker_cookbook.rl.rollouts", reason="tinker-cookbook is not installed")
+    from tinker_cookbook.rl.data_processing import assemble_training_data, compute_advantages
+    from tinker_cookbook.rl.rollouts import RolloutErrorCounter, do_group_rollout_and_filter_constant_reward
+
+    from rolloutd.tinker import RolloutdGroup, RolloutdStrategy
+
+    async def collect(constant: bool = False, **more: Any) -> Any:
+        strategy = RolloutdStrategy(more.pop("server", SERVER), TASK)
+        group = RolloutdGroup({"instruction": "Say hello.", **more}, 2)
+        return await do_group_rollout_and_filter_constant_reward(None, group, 64, 1.0, constant, strategy=strategy)
+
+    async def groups() -> Any:
+        return [
+            await collect(),
+            await collect(constant=True),
+            await collect(setup=["false"], max_replacements=0, limits={"attempts": 1}),
+            await collect(agent="none such"),
+            await collect(server="http://127.0.0.1:9"),
+        ]
+
+    passed, *skipped = asyncio.run(groups())
+    assert skipped == [None] * 4, "equal rewards, no reward, refused, and no server: none ends the run"
+    assert passed.get_total_rewards() == [1.0, 1.0]
+    assert passed.rollout_errors == []
+    data, _ = assemble_training_data([passed], compute_advantages([passed]))
+    assert len(data) == 2
+    assert all(float(datum.loss_fn_inputs["mask"].to_torch().sum()) > 0 for datum in data)
+    counter = RolloutErrorCounter()
+    counter.ingest(passed)
+    assert counter.get_metrics() == {}
+
+
+def test_openrlhf_executes_a_prompt(tmp_path: Any) -> None:
+    agent = pytest.importorskip("openrlhf.utils.agent", reason="openrlhf is not installed")
+    import importlib.util
+    from types import SimpleNamespace
+
+    from rolloutd import UnscoredError
+
+    # As OpenRLHF loads the file of --train.agent_func_path.
+    path = tmp_path / "agent.py"
+    path.write_text(f"from rolloutd.openrlhf import RolloutdExecutor\nclass AgentExecutor(RolloutdExecutor):\n    server, task = {SERVER!r}, {TASK!r}\n")
+    spec = importlib.util.spec_from_file_location("agent_module", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert issubclass(module.AgentExecutor, agent.AgentExecutorBase)
+
+    sampling = SimpleNamespace(temperature=1.0, top_p=1.0, top_k=-1, min_p=0.0, logprobs=1, max_tokens=64)
+    labels: list[Any] = [None, json.dumps({"rolloutd": {"verify": ["false"]}}), "a label of another kind"]
+
+    async def executions() -> Any:
+        executor = module.AgentExecutor()
+        made = [await executor.execute("Say hello.", label, sampling, 16_384, None, None) for label in labels]
+        with pytest.raises(UnscoredError, match="no reward"):
+            await executor.execute("Say hello.", {"rolloutd": {"setup": ["false"], "limits": {"attempts": 1}}}, sampling, 16_384, None, None)
+        return made
+
+    made = asyncio.run(executions())
+    assert [execution["reward"] for execution in made] == [1.0, 0.0, 1.0]
+    for execution in made:
+        ids, logprobs = execution["observation_tokens"], execution["rollout_log_probs"]
+        assert len(ids) == len(logprobs)
+        actions = {i for start, stop in execution["action_ranges"] for i in range(start, stop)}
+        assert actions
+        assert all(logprobs[i] == 0 for i in range(len(ids)) if i not in actions)
+        assert {"images", "mm_train_inputs", "truncated"} <= execution.keys()
+
+
+def test_areal_runs_an_episode() -> None:
+    executor = pytest.importorskip("areal.infra.workflow_executor", reason="areal is not installed")
+
+    from rolloutd.areal import RolloutdWorkflow
+    from rolloutd.trainers import Limits
+
+    class Engine:
+        def get_version(self) -> int:
+            return 5
+
+    async def episodes() -> Any:
+        run = RolloutdWorkflow(SERVER, TASK).arun_episode
+        return [
+            await run(Engine(), {"messages": PROMPT}),
+            await run(Engine(), {"prompt": "Say hello.", "rolloutd": {"verify": ["false"]}}),
+            await RolloutdWorkflow(SERVER, TASK, limits=Limits(response=3)).arun_episode(Engine(), {"messages": PROMPT}),
+            await run(Engine(), {"messages": PROMPT, "rolloutd": {"setup": ["false"], "limits": {"attempts": 1}}}),
+            await run(Engine(), {"messages": PROMPT, "rolloutd": {"agent": "none such"}}),
+        ]
+
+    passed, failed, cut, ungraded, refused = asyncio.run(episodes())
+    assert ungraded is None
+    assert refused is None
+    for trajectory, reward in ((passed, 1.0), (failed, 0.0), (cut, 1.0)):
+        assert executor.check_trajectory_format(trajectory, expected_keys=set(passed))
+        assert trajectory["rewards"].tolist() == [reward]
+        sampled = trajectory["loss_mask"].bool()
+        assert sampled.any()
+        assert (trajectory["versions"][sampled] >= 0).all()
+        assert (trajectory["versions"][:, 0] == -1).all()
+        assert (trajectory["logprobs"][~sampled] == 0).all()

@@ -6,7 +6,7 @@ from typing import Any, TypedDict
 
 from ..types import Sequence, Span
 from .record import Record
-from .rules import untrained
+from .rules import untrained, version_range
 
 
 class Node(TypedDict):
@@ -35,18 +35,19 @@ class Trace(TypedDict):
     info: dict[str, Any]
 
 
-def trace(record: Record) -> Trace:
+def trace(record: Record, *, needs_tokens: bool = True) -> Trace:
     """Each sequence is a branch of its own: a node for what comes before a reply, and one for the reply.
 
     Messages have no text, because the trainer reads tokens. Without a reward, the trace has the reward None and an error, for which the trainer
-    leaves it out.
+    leaves it out; and so without tokens to train on, unless an evaluation does not need them. `info["policy"]` has the oldest and the newest version
+    of the weights, where they are known.
     """
     nodes: list[Node] = []
     calls: list[dict[str, Any]] = []
     for sequence in record.sequences:
         _add(nodes, calls, sequence)
 
-    why = untrained(record)
+    why = untrained(record) if needs_tokens or record.reward is None else ""
     return Trace(
         id=record.rollout_id,
         nodes=nodes,
@@ -57,7 +58,7 @@ def trace(record: Record) -> Trace:
         is_completed=True,
         is_timeout=record.outcome == "agent_timeout",
         stop_condition="error" if why else "agent_completed" if record.outcome == "completed" else record.outcome,
-        info={"rollout_id": record.rollout_id, "group": record.group, "outcome": record.outcome},
+        info={"rollout_id": record.rollout_id, "group": record.group, "outcome": record.outcome, "policy": version_range(record.sequences)},
     )
 
 
@@ -71,7 +72,13 @@ def _add(nodes: list[Node], calls: list[dict[str, Any]], sequence: Sequence) -> 
             parent = len(nodes) - 1
         nodes.append(_reply(parent, sequence, span))
         parent, end = len(nodes) - 1, span.stop
-        calls.append({"node": parent, "finish_reason": span.finish_reason if span.finish_reason in ("stop", "length", "tool_calls") else None})
+        calls.append(
+            {
+                "node": parent,
+                "finish_reason": span.finish_reason if span.finish_reason in ("stop", "length", "tool_calls") else None,
+                "usage": {"prompt_tokens": span.start, "completion_tokens": span.stop - span.start},
+            }
+        )
 
 
 def _reply(parent: int | None, sequence: Sequence, span: Span) -> Node:

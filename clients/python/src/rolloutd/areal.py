@@ -1,0 +1,81 @@
+"""A workflow of AReaL 1.0.4 whose rollouts run in rolloutd: give it to `PPOTrainer.train(workflow=…)` or `engine.submit`.
+
+    RolloutdWorkflow("http://127.0.0.1:8000", {"endpoint": "vllm", "agent": "react", "verify": ["pytest -q"]})
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from areal.api.workflow_api import RolloutWorkflow
+
+from .aio import AsyncClient
+from .errors import RolloutdError
+from .trainers import Limits, Losses, fit, untrained
+from .trainers.areal import Row, rows
+from .trainers.running import run_rollout
+from .trl.rollouts import instruction_of
+
+log = logging.getLogger("rolloutd.areal")
+
+_TYPES = {
+    "input_ids": torch.int32,
+    "loss_mask": torch.int32,
+    "logprobs": torch.float32,
+    "versions": torch.int32,
+    "attention_mask": torch.bool,
+    "rewards": torch.float32,
+}
+
+
+class RolloutdWorkflow(RolloutWorkflow):
+    """Runs each episode as a rollout: a row for each of its sequences, padded to the longest, all with the reward of the rollout.
+
+    The arguments of the rollout are `task`, then those in the row's `rolloutd`; the instruction is the last user message of the row's `messages`, or its
+    `prompt`. None, which AReaL takes as a rejected episode, without a reward and where rolloutd refuses the rollout or no server answers; the log says
+    why. Replies whose endpoint names no version have that of the engine when the episode began.
+    """
+
+    def __init__(self, server: str | None = None, task: Mapping[str, Any] | None = None, *, token: str | None = None, limits: Limits | None = None) -> None:
+        self._server, self._token, self._task, self._limits = server, token, dict(task or {}), limits or Limits()
+
+    async def arun_episode(self, engine: Any, data: dict[str, Any]) -> dict[str, Any] | None:
+        version = engine.get_version() if engine is not None else -1
+        try:
+            arguments = self._arguments(data)
+            async with AsyncClient(self._server, token=self._token) as client:
+                record = await run_rollout(client, arguments)
+        except RolloutdError as err:
+            log.warning("rejected: %s", err)
+            return None
+
+        record, losses = fit(record, self._limits)
+        if losses != Losses():
+            log.warning("rollout %s: %s exceed the lengths of the trainer", record.rollout_id, losses)
+        made = rows(record, unknown_version=version)
+        if made is None:
+            log.warning("rejected: %s", untrained(record))
+            return None
+        return tensors(made)
+
+    def _arguments(self, data: Mapping[str, Any]) -> dict[str, Any]:
+        arguments = {"purpose": "train", **self._task, **(data.get("rolloutd") or {})}
+        if "instruction" not in arguments:
+            arguments["instruction"] = instruction_of(data.get("messages") or data.get("prompt") or "")
+        return arguments
+
+
+def tensors(made: list[Row]) -> dict[str, Any]:
+    """The rows as tensors of rows by tokens, and `rewards` of rows. Padding is 0, and -1 in `versions`."""
+    length = max(len(row["input_ids"]) for row in made)
+    out: dict[str, Any] = {}
+    for name, dtype in _TYPES.items():
+        values = [row[name] for row in made]  # type: ignore[literal-required]
+        if name != "rewards":
+            filler = -1 if name == "versions" else 0
+            values = [[*value, *[filler] * (length - len(value))] for value in values]
+        out[name] = torch.tensor(values, dtype=dtype)
+    return out
