@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rolloutd/rolloutd/internal/cli"
+	"github.com/rolloutd/rolloutd/internal/config"
 	"github.com/rolloutd/rolloutd/internal/daemon"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/gateway/gatewayapi"
@@ -72,7 +73,7 @@ func upstreamCommand(s std) *cobra.Command {
 	drain.Flags().
 		DurationVar(&wait, "wait", 5*time.Minute, "how long to wait for calls in flight; the pause remains if they take longer")
 	drain.Flags().BoolVar(&abort, "abort", false, "cancel calls that take longer; they are repeated after the pause")
-	cmd.AddCommand(upstreamLs(s), show, pause, drain, resume)
+	cmd.AddCommand(upstreamLs(s), show, pause, drain, resume, upstreamAudit(s))
 
 	return cmd
 }
@@ -97,17 +98,8 @@ func upstreamAction(
 		}
 
 		st, err := do(c, cmd.Context(), args[0])
-		switch {
-		case fault.Is(err, fault.Unauthorized):
-			return fmt.Errorf(
-				"%w: the gateway has another key than %s: set its data folder with --data, or its key with ROLLOUTD_ENCRYPTION_KEY",
-				err,
-				cfg.Data,
-			)
-		case fault.Is(err, fault.Unavailable):
-			return fmt.Errorf("%w\n  tried: %s; set another with ROLLOUTD_TRAINER_URL", err, cfg.TrainerURL())
-		case err != nil:
-			return err
+		if err != nil {
+			return trainerError(err, cfg)
 		}
 
 		state := "open"
@@ -144,4 +136,20 @@ func upstreamAction(
 	}
 
 	return cmd
+}
+
+// trainerError says how to reach the trainer API of another gateway.
+func trainerError(err error, cfg config.Config) error {
+	switch {
+	case fault.Is(err, fault.Unauthorized):
+		return fmt.Errorf(
+			"%w: the gateway has another key than %s: set its data folder with --data, or its key with ROLLOUTD_ENCRYPTION_KEY",
+			err,
+			cfg.Data,
+		)
+	case fault.Is(err, fault.Unavailable):
+		return fmt.Errorf("%w\n  tried: %s; set another with ROLLOUTD_TRAINER_URL", err, cfg.TrainerURL())
+	default:
+		return err
+	}
 }

@@ -39,6 +39,8 @@ func TestUpstream(t *testing.T) {
 		{[]string{"resume", "vllm", "--version", "step-12"}, 0, "vllm: open, weights step-12, 0 calls in flight"},
 		{[]string{"show", "vllm"}, 0, "vllm: open, weights step-12, 0 calls in flight"},
 		{[]string{"resume", "vllm", "--version", "1..2"}, 1, "version: must be 1 to 128 letters"},
+		{[]string{"audit", "vllm"}, 0, "vllm: 0 turns scored again, 0 marked\n"},
+		{[]string{"audit", "vllm", "--turns", "-1"}, 1, "turns: must be from 1 to 1024"},
 		{[]string{"pause", "10.0.0.1:8000", "--for", "1h"}, 0, "10.0.0.1:8000: paused until 2"},
 		{[]string{"pause", "vllm", "--for", "0s"}, 1, "for_s"},
 		{[]string{"pause", "http://10.0.0.1:8000/v1"}, 1, "or host:port of an endpoint given only by URL"},
@@ -91,4 +93,23 @@ func TestUpstreamSaysWhyRolloutsWait(t *testing.T) {
 		"vllm: open, 1 calls in flight, 0 waiting\nnew rollouts wait: its last 7 answers were no use\n",
 		out,
 	)
+}
+
+// The report of an audit is shown by version, with what was marked and skipped.
+func TestUpstreamAudit(t *testing.T) {
+	t.Parallel()
+
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte(`{"turns":2,"versions":[{"version":"step-2","turns":2,"tokens":9,"mean_abs":0.5,"k1":-0.25,"k3":0.125}],
+			"marked":[{"route":"r.1","turn":3,"version":"step-2","mean_abs":0.9}],"skipped":{"older weights":4}}`))
+	}))
+	t.Cleanup(srv.Close)
+	vars := map[string]string{"ROLLOUTD_TRAINER_URL": srv.URL, "ROLLOUTD_ENCRYPTION_KEY": strings.Repeat("0", 64)}
+	code, out, said := rolloutd(t.Context(), vars, "upstream", "audit", "vllm")
+	require.Zero(t, code, said)
+	require.Equal(t, `vllm: 2 turns scored again, 1 marked
+weights "step-2": 2 turns, 9 tokens, mean difference 0.5000, k1 -0.2500, k3 0.1250
+marked: r.1 turn 3, weights "step-2", mean difference 0.9000
+skipped: 4, older weights
+`, out)
 }

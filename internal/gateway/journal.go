@@ -8,6 +8,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/durable"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/gateway/gatewayapi"
+	"github.com/rolloutd/rolloutd/internal/trajectory"
 )
 
 // JournalFile is the name of a route's journal in its folder.
@@ -34,6 +35,9 @@ type Journal struct {
 
 	// a probe found log probabilities that do not belong to the sampled distribution
 	RawLogprobs bool `json:"raw_logprobs,omitempty"`
+
+	// of audited turns, by number
+	Marks map[int]trajectory.Mark `json:"marks,omitempty"`
 
 	// version of the weights that the cache salt stands for
 	SaltVersion string `json:"salt_version,omitempty"`

@@ -46,7 +46,11 @@ type reporter struct {
 
 	// by rollout.EngineFault
 	faults *prometheus.CounterVec
-	routes prometheus.Gauge
+
+	// turns by what an audit found, and the differences of the latest audit
+	audited    *prometheus.CounterVec
+	difference *prometheus.GaugeVec
+	routes     prometheus.Gauge
 }
 
 func newReporter(reg prometheus.Registerer) *reporter {
@@ -64,6 +68,14 @@ func newReporter(reg prometheus.Registerer) *reporter {
 			Name: "rolloutd_gateway_engine_faults_total",
 			Help: "Replies with a sign of a fault of the engine; those that begin with engine_ are provably its own.",
 		}, []string{"endpoint", "fault"}),
+		audited: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "rolloutd_gateway_audited_turns_total",
+			Help: "Turns that audits scored again by result: fits, marked or skipped.",
+		}, []string{"endpoint", "result"}),
+		difference: f.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "rolloutd_gateway_audit_difference_nats",
+			Help: "Recorded log probabilities less those of the latest audit: mean_abs, k1 or k3.",
+		}, []string{"endpoint", "estimator"}),
 		tokens: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "rolloutd_gateway_tokens_total", Help: "Tokens of whole replies as the endpoint counts them.",
 		}, []string{"endpoint", "side"}),

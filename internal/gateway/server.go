@@ -58,6 +58,7 @@ type Server struct {
 	// of all endpoints
 	ways   knownWays
 	bodies upstream.BufferPool[byte]
+	audits audits
 
 	// opening serializes Open and Close of one route, by the hash of its id: both are slow, since they change files.
 	opening [64]sync.Mutex
@@ -194,7 +195,7 @@ func (s *Server) Export(id string, w io.Writer) error {
 		return err
 	}
 
-	return trajectory.Export(r.trace, w, s.unfit(r))
+	return trajectory.Export(r.trace, w, s.unfit(r), r.marks())
 }
 
 // Pause stops new calls to an upstream for d. The status of the routes whose calls wait reports the pause.

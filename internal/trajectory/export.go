@@ -6,15 +6,23 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/trace"
 	"github.com/rolloutd/rolloutd/internal/trajectory/sequence"
 )
 
+// Mark says what an audit found wrong with a turn. It is stored with routes: fields are added, never renamed or removed.
+type Mark struct {
+	Flaw string `json:"flaw"`
+	// Drop: the turn is not trained on.
+	Drop bool `json:"drop,omitempty"`
+}
+
 // Export writes all turns as JSON lines of rollout.Turn, in the order in which their calls began. One
 // record is in memory at a time, besides the ids of each lineage's latest. If unfit has a reason against
 // training, no turn is trained on, and the reason is a flaw of the turns that otherwise would be. An
-// evaluation is a flaw of a subagent's turns in the same way.
-func Export(l *trace.Log, w io.Writer, unfit string) error {
+// evaluation is a flaw of a subagent's turns in the same way. marks are those of audited turns, by number.
+func Export(l *trace.Log, w io.Writer, unfit string, marks map[int]Mark) error {
 	lineages, summarised := chain{}, summarized{}
 
 	for _, e := range l.Entries() {
@@ -35,6 +43,8 @@ func Export(l *trace.Log, w io.Writer, unfit string) error {
 			clear(turn.LossMask)
 		}
 
+		mark(&turn, marks)
+
 		turn.PrefixBreak, turn.Branch = lineages.follow(&turn), summarised.branch(&turn)
 
 		line, err := marshal(turn)
@@ -48,4 +58,18 @@ func Export(l *trace.Log, w io.Writer, unfit string) error {
 	}
 
 	return nil
+}
+
+// mark adds what an audit found wrong with the turn.
+func mark(t *rollout.Turn, marks map[int]Mark) {
+	found, ok := marks[t.Turn]
+	if !ok {
+		return
+	}
+
+	t.Flaws = append(t.Flaws, found.Flaw)
+	if found.Drop {
+		t.Train = false
+		clear(t.LossMask)
+	}
 }

@@ -55,7 +55,7 @@ func turnsOf(t *testing.T, l *trace.Log) []rollout.Turn {
 	t.Helper()
 
 	var out bytes.Buffer
-	require.NoError(t, trajectory.Export(l, &out, ""))
+	require.NoError(t, trajectory.Export(l, &out, "", nil))
 
 	var turns []rollout.Turn
 

@@ -31,7 +31,7 @@ func TestSubagentsOfUnfitRollouts(t *testing.T) {
 			require.NoError(t, l.Delivered(1))
 
 			var lines bytes.Buffer
-			require.NoError(t, trajectory.Export(l, &lines, c.unfit))
+			require.NoError(t, trajectory.Export(l, &lines, c.unfit, nil))
 			got, err := sequence.Read(&lines, sequence.SeparateSubagents)
 			require.NoError(t, err)
 			require.Equal(t, c.trained, got.Trained())

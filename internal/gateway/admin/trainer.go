@@ -115,6 +115,8 @@ func upstreamStatus(w http.ResponseWriter, g limits.Group) error { return encode
 //	POST   /upstreams/{name}/pause   {"for_s": …}                             → UpstreamStatus; no call begins
 //	POST   /upstreams/{name}/drain   {"for_s": …, "wait_s": …, "abort": …}    → UpstreamStatus, when none is under way
 //	POST   /upstreams/{name}/resume  {"version": …}                           → UpstreamStatus; the body may be empty
+//	POST   /upstreams/{name}/audit   AuditRequest                             → AuditReport; the body may be empty
+//	GET    /upstreams/{name}/audit                                            → AuditReport of the latest audit
 func (a *API) TrainerHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+gatewayapi.TracePath, answering(a.getTrace))
@@ -122,6 +124,8 @@ func (a *API) TrainerHandler() http.Handler {
 	mux.HandleFunc("POST "+gatewayapi.UpstreamPath+"/pause", answering(a.pauseUpstream))
 	mux.HandleFunc("POST "+gatewayapi.UpstreamPath+"/drain", answering(a.drainUpstream))
 	mux.HandleFunc("POST "+gatewayapi.UpstreamPath+"/resume", answering(a.resumeUpstream))
+	mux.HandleFunc("POST "+gatewayapi.UpstreamPath+"/audit", answering(a.runAudit))
+	mux.HandleFunc("GET "+gatewayapi.UpstreamPath+"/audit", answering(a.getAudit))
 
 	return authorized(mux, append([]string{gatewayapi.TrainerToken(a.options.Key)}, a.options.TrainerTokens...)...)
 }

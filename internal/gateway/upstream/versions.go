@@ -13,6 +13,9 @@ type engineVersions struct {
 	by map[string]string
 }
 
+// Version returns the version of its weights that an engine named last; "": none.
+func (u *Client) Version(engine string) string { return u.versions.of(engine) }
+
 // of returns the version that an engine named last; "": none.
 func (v *engineVersions) of(engine string) string {
 	v.mu.Lock()
