@@ -237,7 +237,8 @@ func TestCacheSaltOfAnEndpoint(t *testing.T) {
 	require.Equal(t, config.SaltRollout, c.Gateway.CacheSaltOf("vllm"))
 	require.Equal(t, config.SaltTurn, c.Gateway.CacheSaltOf("openai"))
 
-	c.Gateway.CacheSalt = map[string]string{"default": "on"}
+	c.Gateway.CacheSalt, c.Gateway.Audit = map[string]string{"default": "on"}, map[string]float64{"vllm": 2}
+	require.ErrorContains(t, c.Validate(), "gateway.audit.vllm: must be a share from 0 (none) to 1 (all), got 2")
 	require.ErrorContains(t, c.Validate(), `gateway.cache_salt.default: must be off, turn or rollout, got "on"`)
 }
 

@@ -106,6 +106,14 @@ func Variables() []Variable {
 			"ROLLOUTD_GATEWAY_ON_ENGINE_FAULT", "gateway.on_engine_fault",
 			worded(func(c *Config) *map[string]string { return &c.Gateway.OnEngineFault }),
 		},
+		{
+			"ROLLOUTD_GATEWAY_AUDIT", "gateway.audit",
+			named(func(c *Config) *map[string]float64 { return &c.Gateway.Audit }),
+		},
+		{
+			"ROLLOUTD_GATEWAY_AUDIT_DROP", "gateway.audit_drop",
+			boolean(func(c *Config) *bool { return &c.Gateway.AuditDrop }),
+		},
 		{"ROLLOUTD_GATEWAY_QUEUE", "gateway.queue", number(func(c *Config) *int { return &c.Gateway.Queue })},
 		{
 			"ROLLOUTD_GATEWAY_REPLY_MEMORY_MIB", "gateway.reply_memory_mib",

@@ -64,6 +64,10 @@ type Gateway struct {
 	CacheSalt map[string]string `yaml:"cache_salt"`
 	// OnEngineFault is what happens to replies with a fault of the engine, by the name of an endpoint; "": keep.
 	OnEngineFault map[string]string `yaml:"on_engine_fault"`
+	// Audit is the share of an endpoint's turns that is scored again in the background; 0: none.
+	Audit map[string]float64 `yaml:"audit"`
+	// AuditDrop takes turns that do not fit their weights out of training.
+	AuditDrop bool `yaml:"audit_drop"`
 	// Queue makes new rollouts wait while more calls than this wait for their endpoint; 0: no bound.
 	Queue int `yaml:"queue"`
 	// ReplyMemoryMiB bounds the memory of all replies in progress together; 0: a quarter of the machine's
@@ -175,6 +179,12 @@ func (g Gateway) validate(p *problems) {
 		"gateway.on_engine_fault", g.OnEngineFault,
 		string(rollout.FaultKeep), string(rollout.FaultMask), string(rollout.FaultReplace),
 	)
+
+	for _, name := range slices.Sorted(maps.Keys(g.Audit)) {
+		share := g.Audit[name]
+		p.check(share >= 0 && share <= 1, "gateway.audit."+name, "must be a share from 0 (none) to 1 (all), got %g", share)
+		p.endpoint("gateway.audit", name)
+	}
 
 	for _, m := range []struct {
 		path  string

@@ -59,6 +59,8 @@ func (d *Daemon) gatewayTier() tier.Tier {
 				return gateway.CacheSalt(d.cfg.Gateway.CacheSaltOf(upstream))
 			},
 			OnEngineFault: d.cfg.Gateway.OnEngineFaultOf,
+			Audit:         func(upstream string) float64 { return d.cfg.Gateway.Of(d.cfg.Gateway.Audit, upstream) },
+			AuditDrop:     d.cfg.Gateway.AuditDrop,
 			Endpoints:     catalog.Names(),
 			PassThrough:   d.cfg.Gateway.Reply == config.ReplyPassThrough,
 			KeepAlive:     d.cfg.Gateway.KeepAlive,

@@ -58,6 +58,9 @@ const (
 
 // audits are the latest reports, by the name of the upstream.
 type audits struct {
+	// turns for the background audit
+	offered chan candidate
+
 	mu sync.Mutex
 	of map[string]gatewayapi.AuditReport
 }
@@ -95,6 +98,13 @@ type auditRun struct {
 	difference audit.Difference
 }
 
+func newAuditRun(in gatewayapi.AuditRequest) *auditRun {
+	run := &auditRun{AuditRequest: in, byVersion: map[string]*audit.Difference{}, turnsOf: map[string]int{}}
+	run.report.Skipped = map[string]int{}
+
+	return run
+}
+
 // Audit scores the latest turns of open routes to an upstream again, and marks those that do not fit the weights that
 // they name. The requests wait for admission as calls do. It reads at most eight times as many turns as it scores.
 func (s *Server) Audit(ctx context.Context, name string, in gatewayapi.AuditRequest) (gatewayapi.AuditReport, error) {
@@ -114,8 +124,7 @@ func (s *Server) Audit(ctx context.Context, name string, in gatewayapi.AuditRequ
 		return gatewayapi.AuditReport{}, err
 	}
 
-	run := &auditRun{AuditRequest: in, byVersion: map[string]*audit.Difference{}, turnsOf: map[string]int{}}
-	run.report.Skipped = map[string]int{}
+	run := newAuditRun(in)
 
 	for _, c := range s.latestTurns(group, in.Turns) {
 		if run.report.Turns == in.Turns || ctx.Err() != nil {
@@ -168,9 +177,7 @@ func (s *Server) latestTurns(group limits.Group, turns int) []candidate {
 func (a *auditRun) turn(ctx context.Context, c candidate) {
 	diff, version, skip := a.score(ctx, c)
 	if skip != "" {
-		a.report.Skipped[skip]++
-		c.report.audited.WithLabelValues(c.Model.Label(), "skipped").Inc()
-
+		a.skip(c, skip)
 		return
 	}
 
@@ -200,6 +207,12 @@ func (a *auditRun) turn(ctx context.Context, c candidate) {
 	c.report.showAudit(c.Model.Label(), a.difference)
 }
 
+// skip counts a turn that is not scored again.
+func (a *auditRun) skip(c candidate, why string) {
+	a.report.Skipped[why]++
+	c.report.audited.WithLabelValues(c.Model.Label(), "skipped").Inc()
+}
+
 func (r *reporter) showAudit(endpoint string, d audit.Difference) {
 	r.difference.WithLabelValues(endpoint, "mean_abs").Set(d.MeanAbs())
 	r.difference.WithLabelValues(endpoint, "k1").Set(d.K1())
@@ -207,24 +220,26 @@ func (r *reporter) showAudit(endpoint string, d audit.Difference) {
 }
 
 func (a *auditRun) finish() gatewayapi.AuditReport {
-	a.report.Versions = []gatewayapi.AuditVersion{}
+	report := a.report
+	report.Versions = []gatewayapi.AuditVersion{}
+	report.Skipped, report.Marked = maps.Clone(a.report.Skipped), slices.Clone(a.report.Marked)
 
 	for _, version := range slices.Sorted(maps.Keys(a.byVersion)) {
 		d := a.byVersion[version]
-		a.report.Versions = append(a.report.Versions, gatewayapi.AuditVersion{
+		report.Versions = append(report.Versions, gatewayapi.AuditVersion{
 			Version: version, Turns: a.turnsOf[version], Tokens: d.Tokens(),
 			MeanAbs: d.MeanAbs(), K1: d.K1(), K3: d.K3(),
 		})
 	}
 
-	return a.report
+	return report
 }
 
 // score scores a turn again. skip is why it cannot; "": the turn was compared.
 func (a *auditRun) score(ctx context.Context, c candidate) (_ audit.Difference, version, skip string) {
 	rec, err := c.trace.Read(c.entry)
 	if err != nil {
-		c.log.Error("turn not audited", "turn", c.entry.Turn, "error", err)
+		c.log.Info("turn not audited", "turn", c.entry.Turn, "error", err)
 		return audit.Difference{}, "", skipUnscored
 	}
 

@@ -187,6 +187,34 @@ func TestAuditFindsAStaleCache(t *testing.T) {
 	}
 }
 
+// The background audit finds it by itself, in the share of the turns that is configured.
+func TestAuditInTheBackground(t *testing.T) {
+	t.Parallel()
+
+	e := &weighted{weights: 1, cache: map[string]int{}}
+	a := &audited{engine: e, host: newHost(t, withSalt(gateway.SaltOff), func(o *gateway.Options) {
+		o.Audit, o.AuditDrop = func(string) float64 { return 1 }, true
+	})}
+	a.route = a.host.route(newEngine(t, e.ServeHTTP).URL)
+	a.url = a.open(t, a.route)
+	a.name(t, "step-1")
+
+	for marked := range 2 {
+		a.calls(t, 1)
+		// the next weights are loaded while nothing is scored
+		require.Eventually(t, func() bool {
+			report, err := a.trainer.LatestAudit(t.Context(), a.route.Model.Upstream())
+			return err == nil && report.Turns == marked+1 && len(report.Marked) == marked
+		}, patience, pollStep)
+		a.engine.load(2, "")
+		a.name(t, "step-2")
+	}
+
+	turn := a.turns(t, a.route.ID)[1]
+	require.Len(t, turn.Flaws, 1)
+	require.False(t, turn.Train)
+}
+
 // An engine that names weights before it has them is found once it has them.
 func TestAuditFindsAWrongVersion(t *testing.T) {
 	t.Parallel()

@@ -54,6 +54,10 @@ type Options struct {
 	CacheSalt func(upstream string) CacheSalt
 	// OnEngineFault returns what happens to replies of an upstream, by name, with a fault of the engine; nil: FaultKeep.
 	OnEngineFault func(upstream string) rollout.OnEngineFault
+	// Audit returns which share of an upstream's turns is scored again in the background, by name; nil: none.
+	Audit func(upstream string) float64
+	// AuditDrop takes turns that do not fit their weights out of training.
+	AuditDrop bool
 	// Endpoints are the names, besides host:port, of upstreams that a trainer may query before their first
 	// call; none: any name.
 	Endpoints []string
@@ -130,6 +134,10 @@ func (o Options) withDefaults() Options {
 
 	if o.OnEngineFault == nil {
 		o.OnEngineFault = func(string) rollout.OnEngineFault { return rollout.FaultKeep }
+	}
+
+	if o.Audit == nil {
+		o.Audit = func(string) float64 { return 0 }
 	}
 
 	if o.Backoff <= 0 {

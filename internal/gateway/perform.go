@@ -57,6 +57,7 @@ func (r *route) perform(ctx context.Context, c *call) {
 	endSpan(span, rec, ans)
 	ans.held = res.Held
 	r.settle(c, res, rec, ans)
+	r.sampleAudit(c)
 	// the record is on disk
 	r.upstream.Prompts.Give(res.Reply.PromptTokenIDs)
 }

@@ -89,6 +89,10 @@ type route struct {
 
 	cacheSalt CacheSalt
 
+	// recorded calls that a background audit may score again
+	offerAudit func(c candidate)
+	auditShare float64
+
 	// how calls that repeat a conversation are made, the conversations, and whether recorded ones were added
 	continuation Continuation
 	forest       continuation.Forest

@@ -133,6 +133,8 @@ func (s *Server) newRoute(j Journal) (*route, error) {
 		suspendAfter: suspendFactor * s.options.Mark,
 		continuation: s.options.Continuation(j.Route.Model.Upstream()),
 		cacheSalt:    s.options.CacheSalt(j.Route.Model.Upstream()),
+		auditShare:   s.options.Audit(j.Route.Model.Upstream()),
+		offerAudit:   s.audits.offer,
 		onFault:      cmp.Or(j.Route.Model.OnEngineFault, s.options.OnEngineFault(j.Route.Model.Upstream())),
 		ways:         &s.ways,
 	}

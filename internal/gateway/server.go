@@ -107,6 +107,7 @@ func New(o Options) (*Server, error) {
 		seed:      maphash.MakeSeed(),
 		bodies:    upstream.BufferPool[byte]{Least: 8 << 10, Most: minRequest},
 		routes:    map[string]*route{},
+		audits:    audits{offered: make(chan candidate, maxOffered)},
 	}
 
 	s.upstream.EmptyReplies = o.EmptyReplies
@@ -140,6 +141,8 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	s.mu.Unlock()
 	s.noteAlive(ctx)
+	s.working.Go(func() { s.auditOffered(ctx) })
+
 	stopMarks := clock.Every(ctx, s.options.Mark, s.noteAlive)
 	stopConnections := clock.Every(ctx, reconnectEvery, s.reconnect)
 
