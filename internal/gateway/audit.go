@@ -42,6 +42,13 @@ const (
 	skipUnscored = "not scored"
 )
 
+// Results of audited turns: label values.
+const (
+	auditFits    = "fits"
+	auditMarked  = "marked"
+	auditSkipped = "skipped"
+)
+
 const (
 	defaultAuditTurns = 32
 	maxAuditTurns     = 1024
@@ -190,9 +197,9 @@ func (a *auditRun) turn(ctx context.Context, c candidate) {
 	a.report.Turns++
 	a.difference.Add(diff)
 
-	result := "fits"
+	result := auditFits
 	if diff.MeanAbs() > a.Limit {
-		result = "marked"
+		result = auditMarked
 
 		a.report.Marked = append(a.report.Marked, gatewayapi.AuditedTurn{
 			Route: c.ID, Turn: c.entry.Turn, Version: version, MeanAbs: diff.MeanAbs(),
@@ -210,7 +217,7 @@ func (a *auditRun) turn(ctx context.Context, c candidate) {
 // skip counts a turn that is not scored again.
 func (a *auditRun) skip(c candidate, why string) {
 	a.report.Skipped[why]++
-	c.report.audited.WithLabelValues(c.Model.Label(), "skipped").Inc()
+	c.report.audited.WithLabelValues(c.Model.Label(), auditSkipped).Inc()
 }
 
 func (r *reporter) showAudit(endpoint string, d audit.Difference) {

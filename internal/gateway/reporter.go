@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -105,6 +106,19 @@ func (r *reporter) countFaults(endpoints []string) {
 	for _, endpoint := range endpoints {
 		for _, fault := range rollout.EngineFaults() {
 			r.faults.WithLabelValues(endpoint, string(fault))
+		}
+	}
+}
+
+// beginAudits begins the counts of audits of the configured endpoints at 0. The differences are not known yet.
+func (r *reporter) beginAudits(endpoints []string) {
+	for _, endpoint := range endpoints {
+		for _, result := range []string{auditFits, auditMarked, auditSkipped} {
+			r.audited.WithLabelValues(endpoint, result)
+		}
+
+		for _, estimator := range []string{"mean_abs", "k1", "k3"} {
+			r.difference.WithLabelValues(endpoint, estimator).Set(math.NaN())
 		}
 	}
 }

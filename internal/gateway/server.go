@@ -82,6 +82,7 @@ func New(o Options) (*Server, error) {
 	report, meters := newReporter(o.Registerer), upstream.NewMeters(o.Registerer, memory)
 
 	report.countFaults(o.Endpoints)
+	report.beginAudits(o.Endpoints)
 
 	upstreams, err := limits.NewRegistry(
 		o.Bounds,
