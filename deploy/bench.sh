@@ -52,6 +52,9 @@ bench() { # NAME
 	edge) # The edge compared with the reference server, and 10,000 dropped connections.
 		ROLLOUTD_BENCH_EDGE=1 go test ./envserver/bench -run 'TestEdge|TestDropped' -v -count=1 -timeout 10m
 		;;
+	search) # Words in 10,000 transcripts.
+		go test ./internal/searchindex -run '^$' -bench Search -benchtime 20x -v
+		;;
 	producer) # The share of a model endpoint's capacity that a producer keeps busy while sandboxes are killed.
 		cd $dev
 		ROLLOUTD_BENCH_BUSY=1 go test ./e2e -run TestProducerKeepsTheEndpointBusy -v -count=1 -timeout 30m

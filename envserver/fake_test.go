@@ -378,6 +378,7 @@ func (f *fake) List(_ context.Context, q rollout.Filter) (rollout.Page, error) {
 		if (q.TaskID == "" || s.TaskID == q.TaskID) && (q.Status == "" || (q.Status == "done") == s.Done()) &&
 			id > q.Cursor &&
 			(q.Owner == "" || s.Owner == q.Owner) &&
+			(q.Query == "" || s.Done() && strings.Contains(f.specs[id].Task.Instruction, q.Query)) &&
 			(q.GroupID == "" || f.specs[id].GroupID == q.GroupID) &&
 			(q.Model == "" || f.specs[id].Model.Name == q.Model) &&
 			(q.MinReward == nil || s.Reward != nil && *s.Reward >= *q.MinReward) &&
@@ -393,6 +394,9 @@ func (f *fake) List(_ context.Context, q rollout.Filter) (rollout.Page, error) {
 				Outcome: s.Outcome,
 				Reward:  s.Reward,
 			})
+			if q.Query != "" {
+				page.Rollouts[len(page.Rollouts)-1].Match = f.specs[id].Task.Instruction
+			}
 		}
 	}
 

@@ -151,6 +151,7 @@ func TestRESTList(t *testing.T) {
 		"min_reward=2":      0,
 		"max_reward=-1.5":   0,
 		"min_reward=-1":     0,
+		"q=missing":         0,
 
 		"since=2100-01-01T00:00:00Z": 0,
 		"until=2100-01-01T00:00:00Z": 3,
@@ -172,7 +173,7 @@ func TestRESTListRefuses(t *testing.T) {
 		"limit=-1":               "limit: must be a whole number from 1 to 1000, got \"-1\"",
 		"limit=1001":             "limit: must be a whole number",
 		"limit=1e2":              "limit: must be a whole number",
-		"task=t":                 "task: there is no such parameter: must be one of status, task_id, group_id, model, id_prefix, min_reward, max_reward, since, until, outcome, limit, cursor",
+		"task=t":                 "task: there is no such parameter: must be one of status, q, task_id, group_id, model, id_prefix, min_reward, max_reward, since, until, outcome, limit, cursor",
 		"min_reward=nan":         "min_reward: must be a number such as 0.5, got \"nan\"",
 		"max_reward=a":           "max_reward: must be a number",
 		"since=yesterday":        "since: must be a time such as 2026-01-31T12:00:00Z, got \"yesterday\"",

@@ -28,6 +28,7 @@ func lsCommand(s std) *cobra.Command {
 		Long:    "Ls lists the rollouts in Temporal: running ones, then the others, latest end first. With tokens it shows those\nof the token's owner, and all rollouts to an operator.",
 	}
 	cmd.Flags().StringVar(&f.Status, "status", "", "running or done (default: both)")
+	cmd.Flags().StringVar(&f.Query, "search", "", "only rollouts that have ended and whose transcripts have these words; \"a phrase\" and word* are understood")
 	cmd.Flags().StringVar(&f.TaskID, "task", "", "only rollouts of this task id")
 	cmd.Flags().StringVar(&f.GroupID, "group", "", "only rollouts of this group id")
 	cmd.Flags().StringVar(&outcome, "outcome", "", "only rollouts with this outcome: "+rollout.OutcomeNames())
@@ -66,6 +67,10 @@ func lsCommand(s std) *cobra.Command {
 		}
 
 		cli.List(s.out, page.Rollouts, time.Now())
+
+		if page.Unindexed > 0 {
+			fmt.Fprintf(s.err, "the search does not know %d rollouts yet\n", page.Unindexed)
+		}
 
 		if page.Next != "" {
 			// the cursor is valid with the same filters only

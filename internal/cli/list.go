@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 	"text/tabwriter"
 	"time"
 	"unicode/utf8"
@@ -35,6 +36,12 @@ func List(w io.Writer, rollouts []rollout.Listed, now time.Time) {
 	_ = t.Flush()
 
 	waits(w, rollouts)
+
+	for _, s := range rollouts {
+		if s.Match != "" {
+			fmt.Fprintf(w, "%s: %s\n", plain(s.ID), plain(strings.Join(strings.Fields(s.Match), " ")))
+		}
+	}
 }
 
 // waits writes why rollouts wait, each reason once. Many rollouts usually wait for one endpoint.

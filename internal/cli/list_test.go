@@ -36,6 +36,7 @@ func TestList(t *testing.T) {
 			Reward:     &zero,
 			StartedAt:  began,
 			FinishedAt: &over,
+			Match:      "…a\x1b\nKeyError…",
 		},
 		{ID: "r0", TaskID: strings.Repeat("ä", 41), Phase: rollout.PhaseQueued, StartedAt: began},
 		{ID: "r3", Phase: rollout.PhaseAgent, StartedAt: began, Waiting: "model endpoint: unreachable\x1b"},
@@ -46,6 +47,7 @@ func TestList(t *testing.T) {
 		[]string{"ROLLOUT", "TASK", "STATE", "ATTEMPT", "TURNS", "REWARD", "TOOK", "STARTED"},
 		strings.Fields(lines[0]),
 	)
+	require.Contains(t, b.String(), `r1: …a\x1b KeyError…`)
 	require.NotContains(t, lines[1], "\x1b", "a task's name must not control the terminal")
 	require.Equal(
 		t,

@@ -11,6 +11,9 @@ func (c Config) KeyFile() string { return filepath.Join(c.Data, "key") }
 // HostIDFile holds the name under which Temporal knows this host.
 func (c Config) HostIDFile() string { return filepath.Join(c.Data, "host_id") }
 
+// SearchFile holds the index of transcripts of a server.
+func (c Config) SearchFile() string { return filepath.Join(c.Data, "search.db") }
+
 // SandboxDir holds the local sandboxes' sockets and state.
 func (c Config) SandboxDir() string { return filepath.Join(c.Data, "sandboxes") }
 

@@ -25,6 +25,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/network/listen"
 	"github.com/rolloutd/rolloutd/internal/retention"
 	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/searchindex"
 	"github.com/rolloutd/rolloutd/internal/store"
 	"github.com/rolloutd/rolloutd/internal/temporalx"
 	"github.com/rolloutd/rolloutd/internal/temporalx/rollouts"
@@ -55,9 +56,16 @@ func (d *Daemon) serveTier() tier.Tier {
 				return tier.Running{}, err
 			}
 
-			edge, err := d.edge(tokens, tools)
+			search, err := searchindex.Open(ctx, d.cfg.SearchFile(), d.store, d.log)
 			if err != nil {
 				return tier.Running{}, errors.Join(err, closeTools())
+			}
+
+			release := func() error { return errors.Join(search.Close(), closeTools()) }
+
+			edge, err := d.edge(tokens, tools, search)
+			if err != nil {
+				return tier.Running{}, errors.Join(err, release())
 			}
 
 			l, err := listen.TCP(
@@ -66,16 +74,19 @@ func (d *Daemon) serveTier() tier.Tier {
 				"serve.listen (ROLLOUTD_LISTEN, --listen, --port)",
 			)
 			if err != nil {
-				return tier.Running{}, errors.Join(err, closeTools())
+				return tier.Running{}, errors.Join(err, release())
 			}
 
 			d.at.Serve = l.Addr().String()
 			expire, retain := tier.Background(d.expireSessions), tier.Background(d.retention().Run)
+			index := tier.Background(search.Run)
 			r := tier.ServeHTTP(listen.Limit(l, d.cfg.Connections()), d.withCodec(edge, tokens))
 			closeHTTP := r.Stop
 			// The edge stops first: it closes its WebSockets with a reason.
 			r.Stop = func(ctx context.Context) error {
-				return errors.Join(edge.Shutdown(ctx), closeHTTP(ctx), expire.Stop(ctx), retain.Stop(ctx), closeTools())
+				return errors.Join(
+					edge.Shutdown(ctx), closeHTTP(ctx), expire.Stop(ctx), retain.Stop(ctx), index.Stop(ctx), release(),
+				)
 			}
 
 			return r, nil
@@ -83,7 +94,11 @@ func (d *Daemon) serveTier() tier.Tier {
 	}
 }
 
-func (d *Daemon) edge(tokens []envserver.Token, tools *tool.Registry) (*envserver.Server, error) {
+func (d *Daemon) edge(
+	tokens []envserver.Token,
+	tools *tool.Registry,
+	search *searchindex.Index,
+) (*envserver.Server, error) {
 	readme, err := d.readme()
 	if err != nil {
 		return nil, err
@@ -109,7 +124,7 @@ func (d *Daemon) edge(tokens []envserver.Token, tools *tool.Registry) (*envserve
 	engine := rollouts.New(d.temporal, d.workflowQueue(), d.store, temporalx.DataConverter(d.key), fleet)
 
 	return envserver.New(envserver.Options{
-		Rollouts:     engine,
+		Rollouts:     searchable{engine, search},
 		Groups:       engine,
 		Deliveries:   knownSinks{engine, d.cfg.Sinks},
 		Producers:    sinkProducers{engine, d.cfg.Sinks},
@@ -144,6 +159,20 @@ func (d *Daemon) edge(tokens []envserver.Token, tools *tool.Registry) (*envserve
 		Logger:      d.log,
 		Registerer:  d.tel.Registry(),
 	})
+}
+
+// searchable lists rollouts by Temporal, and searches their transcripts by the index.
+type searchable struct {
+	*rollouts.Client
+	index *searchindex.Index
+}
+
+func (s searchable) List(ctx context.Context, f rollout.Filter) (rollout.Page, error) {
+	if f.Query == "" {
+		return s.Client.List(ctx, f)
+	}
+
+	return s.index.Search(ctx, f)
 }
 
 func (d *Daemon) readme() (string, error) {

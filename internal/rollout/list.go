@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
@@ -28,6 +29,9 @@ type Filter struct {
 	// begin of the id
 	IDPrefix string
 
+	// Query selects rollouts that have ended by words of their transcripts, see MaxQuery
+	Query string
+
 	// bounds of the reward, both included; nil: none. A rollout without a reward is in no range.
 	MinReward, MaxReward *float64
 
@@ -46,6 +50,9 @@ type Filter struct {
 // MaxDetail bounds a page with Filter.Detail.
 const MaxDetail = 100
 
+// MaxQuery bounds Filter.Query in bytes.
+const MaxQuery = 500
+
 // Validate refuses values that no rollout can have: a misspelled outcome would otherwise give an empty list.
 func (f Filter) Validate() error {
 	switch {
@@ -57,6 +64,12 @@ func (f Filter) Validate() error {
 		return fault.Field("id_prefix", "must be the begin of an id, got %q", f.IDPrefix)
 	case f.Detail && f.Limit > MaxDetail:
 		return fault.Field("limit", "must be at most %d with detail=true, got %d", MaxDetail, f.Limit)
+	case f.Query != "" && f.Status == StatusRunning:
+		return fault.Field("q", "only rollouts that have ended are searched: leave out status or q")
+	case len(f.Query) > MaxQuery:
+		return fault.Field("q", "must have at most %d bytes, got %d", MaxQuery, len(f.Query))
+	case f.Query != "" && (!utf8.ValidString(f.Query) || !strings.ContainsFunc(f.Query, searchable)):
+		return fault.Field("q", "must have a word of letters or digits, got %q", f.Query)
 	case !utf8.ValidString(f.TaskID):
 		return fault.Field("task_id", "must be UTF-8, got %q", f.TaskID)
 	case !utf8.ValidString(f.GroupID):
@@ -67,6 +80,9 @@ func (f Filter) Validate() error {
 
 	return nil
 }
+
+// searchable reports whether words are made of a character.
+func searchable(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }
 
 // OutcomeNames lists the outcomes for messages.
 func OutcomeNames() string {
@@ -100,6 +116,9 @@ type Listed struct {
 	// only with Filter.Detail
 	Waiting string `json:"waiting,omitempty"`
 
+	// Match is the text around the first match, only with Filter.Query
+	Match string `json:"match,omitempty"`
+
 	// only with Filter.Detail; see State.AsOf
 	AsOf       *time.Time `json:"as_of,omitempty"`
 	Outcome    Outcome    `json:"outcome,omitempty"`
@@ -116,4 +135,6 @@ func (l Listed) Done() bool { return l.Phase == PhaseDone }
 type Page struct {
 	Rollouts []Listed `json:"rollouts"`
 	Next     string   `json:"next,omitempty"`
+	// Unindexed counts the rollouts that a search cannot find yet, only with Filter.Query.
+	Unindexed int `json:"unindexed,omitempty"`
 }

@@ -96,6 +96,33 @@ func (r Result) Head() Result {
 	return r
 }
 
+// Listed returns the rollout as a list has it, without its model.
+func (r Result) Listed() Listed {
+	l := Listed{
+		ID:        r.ID,
+		TaskID:    r.TaskID,
+		GroupID:   r.GroupID,
+		Owner:     r.Owner,
+		Phase:     PhaseDone,
+		Usage:     &r.Usage,
+		SandboxID: r.SandboxID,
+		Outcome:   r.Outcome,
+		Reward:    r.Reward,
+	}
+
+	var end time.Time
+
+	if n := len(r.Attempts); n > 0 {
+		last := r.Attempts[n-1]
+		end, l.StartedAt = last.EndedAt, r.Attempts[0].StartedAt
+		l.Attempt, l.Turns = &last.Number, &last.Turns
+	}
+
+	l.FinishedAt = &end
+
+	return l
+}
+
 // NewResult is the result of a rollout about which nothing is known. No list or map is null, since clients
 // of both generations iterate over them.
 func NewResult(id string) Result {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"iter"
+	"path"
 	"time"
 
 	"gocloud.dev/blob"
@@ -46,6 +47,28 @@ func (s *Store) Keys(ctx context.Context, prefix string) iter.Seq2[string, error
 	return func(yield func(string, error) bool) {
 		for b, err := range s.Blobs(ctx, prefix) {
 			if !yield(b.Key, err) {
+				return
+			}
+		}
+	}
+}
+
+// Folders iterates over the names of the folders below a prefix that ends in "/". It ends after an error.
+func (s *Store) Folders(ctx context.Context, prefix string) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		all := s.bucket.List(&blob.ListOptions{Prefix: prefix, Delimiter: "/"})
+		for {
+			o, err := all.Next(ctx)
+			if errors.Is(err, io.EOF) {
+				return
+			}
+
+			if err != nil {
+				yield("", s.failed(ctx, err, "list", prefix))
+				return
+			}
+
+			if o.IsDir && !yield(path.Base(o.Key), nil) {
 				return
 			}
 		}

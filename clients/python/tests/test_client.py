@@ -179,13 +179,14 @@ def test_lists_follow_the_cursor(server: Server) -> None:
 def test_lists_have_no_zeros_for_what_they_do_not_know(server: Server) -> None:
     usage = {"turns": 6, "prompt_tokens": 70, "completion_tokens": 8}
     running = {"rollout_id": "r", "phase": "agent_running"}
-    server.on("GET /rollouts", Answer(200, {"rollouts": [running, DONE | {"attempt": 1, "turns": 4, "usage": usage}]}))
+    server.on("GET /rollouts", Answer(200, {"rollouts": [running, DONE | {"attempt": 1, "turns": 4, "usage": usage, "match": "… a KeyError …"}]}))
     server.on("GET /groups", Answer(200, {"groups": [{"group_id": "a", "size": 4}, {"group_id": "b", "outcome": "complete", "replaced": 0, "mean_reward": 0.5}]}))
     server.on("GET /producers", Answer(200, {"producers": [{"producer_id": "p", "phase": "running"}]}))
     with Client(server.url) as c:
         first, second = c.rollouts.all()
         assert (first.turns, first.attempt, first.usage) == (None, None, None)
         assert (second.turns, second.attempt, second.usage) == (4, 1, usage)
+        assert (first.match, second.match) == ("", "… a KeyError …")
         one, two = c.groups.all()
         assert (one.size, one.replaced, one.mean_reward, one.members, one.statistics, one.done) == (4, None, None, None, None, False)
         assert (two.size, two.replaced, two.mean_reward, two.done) == (None, 0, 0.5, True)

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/rolloutd/rolloutd/envserver/internal/httpio"
@@ -42,7 +43,7 @@ func filterOf(r *http.Request) (rollout.Filter, error) {
 	}
 
 	f := rollout.Filter{
-		Detail: q.Get("detail") == "true",
+		Detail: q.Get("detail") == "true", Query: strings.TrimSpace(q.Get("q")),
 		Status: q.Get("status"), TaskID: q.Get("task_id"), GroupID: q.Get("group_id"), Model: q.Get("model"),
 		Outcome: rollout.Outcome(q.Get("outcome")), IDPrefix: q.Get("id_prefix"), Limit: limit, Cursor: q.Get("cursor"),
 	}

@@ -27,6 +27,7 @@ type abortRequest struct {
 // listRequest selects rollouts; a missing parameter selects all.
 type listRequest struct {
 	Status    string  `query:"status" enum:"running,done"`
+	Query     string  `query:"q" maxLength:"500" description:"words that the transcript of a rollout that has ended must have; \"a phrase\" is found as it is, and word* finds the words that begin so"`
 	TaskID    string  `query:"task_id"`
 	GroupID   string  `query:"group_id"`
 	Model     string  `query:"model"`

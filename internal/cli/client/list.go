@@ -32,6 +32,7 @@ func queryOf(f rollout.Filter) url.Values {
 	q := url.Values{"limit": {strconv.Itoa(f.Limit)}}
 	for name, value := range map[string]string{
 		"status":   f.Status,
+		"q":        f.Query,
 		"task_id":  f.TaskID,
 		"group_id": f.GroupID,
 		"model":    f.Model,

@@ -27,6 +27,7 @@ class State:
     group_id: str
     raw: JSON = field(repr=False)
     usage: JSON | None = None  # calls and tokens of a rollout that has ended; only in lists
+    match: str = ""  # the text around the first match; only in lists that were searched
 
     @property
     def done(self) -> bool:
@@ -46,6 +47,7 @@ class State:
             group_id=raw.get("group_id", ""),
             raw=raw,
             usage=raw.get("usage"),
+            match=raw.get("match", ""),
         )
 
 
@@ -297,6 +299,7 @@ class RolloutFilter(TypedDict, total=False):
     """Selects rollouts of a list. `since` and `until` bound the start, as RFC 3339. Rollouts without a reward are in no range of rewards."""
 
     status: str  # running or done
+    q: str  # words of the transcripts of rollouts that have ended; "a phrase" and word* are understood
     task_id: str
     group_id: str
     model: str

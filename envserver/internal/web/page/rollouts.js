@@ -2,6 +2,7 @@
 import { get } from "./api.js";
 import { $, complain, el, link, seconds, show, table } from "./dom.js";
 import { keep } from "./keep.js";
+import { visible } from "./text.js";
 
 let pages = 1;
 
@@ -54,7 +55,7 @@ export const rolloutLink = (id) => link("rollouts", id);
 function row(r) {
   const end = r.finished_at ? Date.parse(r.finished_at) : Date.now();
   return [
-    rolloutLink(r.rollout_id), r.task_id, r.model, r.phase.replaceAll("_", " "), outcome(r), { number: r.reward }, { number: r.turns },
+    el("span", {}, rolloutLink(r.rollout_id), r.match ? el("small", { class: "match" }, visible(r.match)) : null), r.task_id, r.model, r.phase.replaceAll("_", " "), outcome(r), { number: r.reward }, { number: r.turns },
     { number: r.usage?.completion_tokens }, { number: seconds((end - Date.parse(r.started_at)) / 1000) },
   ];
 }

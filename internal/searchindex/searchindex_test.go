@@ -1,0 +1,418 @@
+package searchindex_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/retention"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/searchindex"
+	"github.com/rolloutd/rolloutd/internal/store"
+)
+
+// deployment is a store in a folder, with an index in a file beside it.
+type deployment struct {
+	testing.TB
+	store *store.Store
+
+	// of the store, and of the index
+	folder, file string
+	index        *searchindex.Index
+}
+
+func newDeployment(t testing.TB) *deployment {
+	folder := t.TempDir()
+	s, err := store.Open(t.Context(), folder)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+
+	d := &deployment{TB: t, store: s, folder: folder, file: filepath.Join(t.TempDir(), "a folder?#", "search.db")}
+	require.NoError(t, os.Mkdir(filepath.Dir(d.file), 0o700))
+	d.open()
+	t.Cleanup(func() { require.NoError(t, d.index.Close()) })
+
+	return d
+}
+
+func (d *deployment) open() {
+	d.Helper()
+
+	x, err := searchindex.Open(d.Context(), d.file, d.store, slog.New(slog.DiscardHandler))
+	require.NoError(d, err)
+
+	d.index = x
+}
+
+// restart opens the index again.
+func (d *deployment) restart() {
+	d.Helper()
+	require.NoError(d, d.index.Close())
+	d.open()
+}
+
+var began = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// result is that of a rollout that ended n minutes after the first.
+func result(id string, n int) rollout.Result {
+	r := rollout.NewResult(id)
+	r.Outcome, r.TaskID, r.Owner = rollout.Completed, "task-"+id, "ann"
+	r.Attempts = []rollout.Attempt{
+		{Number: 1, StartedAt: began, EndedAt: began},
+		{Number: 2, Turns: 3, StartedAt: began, EndedAt: began.Add(time.Duration(n) * time.Minute)},
+	}
+
+	return r
+}
+
+// end stores what an ended rollout leaves. The texts are tool results of its trace.
+func (d *deployment) end(r rollout.Result, texts ...string) {
+	d.Helper()
+
+	for i, text := range texts {
+		texts[i] = string(line(d, i+1, text))
+	}
+
+	_, err := d.store.Put(d.Context(), store.AttemptKey(r.ID, 1, store.Trace), strings.NewReader(strings.Join(texts, "\n")))
+	require.NoError(d, err)
+	require.NoError(d, d.store.PutJSON(d.Context(), store.ResultKey(r.ID), r))
+	require.NoError(d, d.store.PutJSON(d.Context(), store.HeadKey(r.ID), r.Head()))
+}
+
+// line is a turn of a trace, whose agent gave a tool's result to the model.
+func line(t testing.TB, n int, text string) []byte {
+	request, err := json.Marshal(map[string]any{"model": "qwen", "messages": []map[string]any{
+		{"role": "system", "content": "You are an agent"}, {"role": "user", "content": "solve it"},
+		{"role": "tool", "tool_call_id": "c", "content": text},
+	}})
+	require.NoError(t, err)
+
+	raw, err := json.Marshal(rollout.Turn{
+		Turn: n, API: "chat/completions", Kind: rollout.KindAgent, Lineage: fmt.Sprint(n), Request: request,
+		Response: json.RawMessage(`{"choices":[{"message":{"role":"assistant","content":"It works now"}}]}`),
+	})
+	require.NoError(t, err)
+
+	return raw
+}
+
+// found returns the ids of a search, after an update.
+func (d *deployment) found(f rollout.Filter) []string {
+	d.Helper()
+	require.NoError(d, d.index.Update(d.Context()))
+
+	if f.Limit == 0 {
+		f.Limit = 10
+	}
+
+	page, err := d.index.Search(d.Context(), f)
+	require.NoError(d, err)
+	require.Zero(d, page.Unindexed)
+
+	ids := []string{}
+	for _, r := range page.Rollouts {
+		ids = append(ids, r.ID)
+	}
+
+	return ids
+}
+
+func TestSearchOfWords(t *testing.T) {
+	t.Parallel()
+
+	d := newDeployment(t)
+	d.end(result("a", 1), `Traceback: File "foo_bar.py", KeyError: 'größe'`)
+	d.end(result("b", 2), "no error <b>here</b>", "the second turn\x00 is \xff found")
+
+	failed := result("c", 3)
+	failed.Error, failed.VerifierStderr = new("the sandbox was lost"), "assert 1 == 2"
+	failed.VerifyResults = []rollout.CommandResult{{Cmd: "pytest -q", Stdout: "1 failed"}}
+	d.end(failed)
+
+	for query, want := range map[string][]string{
+		"keyerror":                     {"a"},
+		"keyerror traceback":           {"a"},
+		"keyerror second":              {},
+		`"error here"`:                 {},
+		`"no error"`:                   {"b"},
+		"foo_bar.py":                   {"a"},
+		"bar foo":                      {"a"},
+		`"bar foo"`:                    {},
+		"trace*":                       {"a"},
+		"trace":                        {},
+		"GRÖSSE":                       {},
+		"GRÖßE":                        {"a"},
+		"second turn":                  {"b"},
+		"works":                        {"b", "a"},
+		"agent":                        {},
+		"lost":                         {"c"},
+		"pytest":                       {"c"},
+		`"assert 1 == 2"`:              {"c"},
+		"task-b":                       {"b"},
+		`"unbalanced keyerror`:         {},
+		`keyerror "`:                   {"a"},
+		`keyerror -- *`:                {"a"},
+		"keyerror OR second":           {},
+		"NOT second":                   {},
+		"text:keyerror":                {},
+		"keyerror ^trace*":             {"a"},
+		"NEAR(error here)":             {},
+		"x'); DROP TABLE rollouts; --": {},
+	} {
+		require.Equal(t, want, d.found(rollout.Filter{Query: query}), query)
+	}
+}
+
+// A hit has what a list has of a rollout, and the text around it.
+func TestSearchAnswersAList(t *testing.T) {
+	t.Parallel()
+
+	d := newDeployment(t)
+	r := result("a", 1)
+	r.GroupID, r.Reward, r.Usage = "g", new(0.5), rollout.Usage{Turns: 3, CompletionTokens: 70}
+	d.end(r, strings.Repeat("before ", 100)+"KeyError <b>"+strings.Repeat(" after", 100))
+	require.Equal(t, []string{"a"}, d.found(rollout.Filter{Query: "keyerror"}))
+
+	page, err := d.index.Search(t.Context(), rollout.Filter{Query: "keyerror", Limit: 1})
+	require.NoError(t, err)
+
+	end := began.Add(time.Minute)
+	got := page.Rollouts[0]
+	require.Contains(t, got.Match, "before KeyError <b> after")
+	require.Less(t, len(got.Match), 300)
+
+	got.Match = ""
+	require.Equal(t, rollout.Listed{
+		ID: "a", TaskID: "task-a", GroupID: "g", Owner: "ann", Model: "qwen", Phase: rollout.PhaseDone, Attempt: new(2),
+		Turns: new(3), Usage: &r.Usage, Outcome: rollout.Completed, Reward: new(0.5), StartedAt: began, FinishedAt: &end,
+	}, got)
+}
+
+func TestSearchWithFilters(t *testing.T) {
+	t.Parallel()
+
+	d := newDeployment(t)
+	one := result("one", 1)
+	one.Reward = new(1.0)
+	d.end(one, "word")
+
+	two := result("two", 2)
+	two.Owner, two.Outcome, two.GroupID = "bob", rollout.AgentFailed, "g'"
+	d.end(two, "word")
+
+	for name, c := range map[string]struct {
+		f    rollout.Filter
+		want []string
+	}{
+		"none":        {rollout.Filter{}, []string{"two", "one"}},
+		"done":        {rollout.Filter{Status: rollout.StatusDone}, []string{"two", "one"}},
+		"owner":       {rollout.Filter{Owner: "ann"}, []string{"one"}},
+		"other":       {rollout.Filter{Owner: "an"}, []string{}},
+		"outcome":     {rollout.Filter{Outcome: rollout.AgentFailed}, []string{"two"}},
+		"group":       {rollout.Filter{GroupID: "g'"}, []string{"two"}},
+		"task":        {rollout.Filter{TaskID: "task-one"}, []string{"one"}},
+		"model":       {rollout.Filter{Model: "qwen"}, []string{"two", "one"}},
+		"prefix":      {rollout.Filter{IDPrefix: "tw"}, []string{"two"}},
+		"no prefix":   {rollout.Filter{IDPrefix: "wo"}, []string{}},
+		"least":       {rollout.Filter{MinReward: new(0.5)}, []string{"one"}},
+		"greatest":    {rollout.Filter{MaxReward: new(0.5)}, []string{}},
+		"since":       {rollout.Filter{Since: began}, []string{"two", "one"}},
+		"until":       {rollout.Filter{Until: began}, []string{}},
+		"all at once": {rollout.Filter{Owner: "ann", TaskID: "task-one", MaxReward: new(1.0)}, []string{"one"}},
+	} {
+		c.f.Query = "word"
+		require.Equal(t, c.want, d.found(c.f), name)
+	}
+}
+
+// Pages continue each other, also where rollouts ended at the same time.
+func TestSearchInPages(t *testing.T) {
+	t.Parallel()
+
+	d := newDeployment(t)
+	want := []string{}
+
+	for i := range 7 {
+		id := fmt.Sprint("r", i)
+		d.end(result(id, i/3), "word")
+		want = append(want, id)
+	}
+
+	require.ElementsMatch(t, want, d.found(rollout.Filter{Query: "word"}))
+
+	var got []string
+
+	f := rollout.Filter{Query: "word", Limit: 2}
+	for {
+		page, err := d.index.Search(t.Context(), f)
+		require.NoError(t, err)
+		require.LessOrEqual(t, len(page.Rollouts), 2)
+
+		for _, r := range page.Rollouts {
+			got = append(got, r.ID)
+		}
+
+		if f.Cursor = page.Next; f.Cursor == "" {
+			break
+		}
+	}
+
+	require.ElementsMatch(t, want, got)
+	require.Equal(t, "r6", got[0])
+
+	_, err := d.index.Search(t.Context(), rollout.Filter{Query: "word", Limit: 2, Cursor: "x"})
+	require.Equal(t, fault.Invalid, fault.KindOf(err))
+}
+
+// The index follows the store: also what ended, or was deleted, while no server ran.
+func TestIndexFollowsTheStore(t *testing.T) {
+	t.Parallel()
+
+	d := newDeployment(t)
+	_, err := d.index.Search(t.Context(), rollout.Filter{Query: "word", Limit: 1})
+	require.Equal(t, fault.Unavailable, fault.KindOf(err), "nothing was read yet: no hit would be a wrong answer")
+
+	// it runs
+	_, err = d.store.Put(t.Context(), store.AttemptKey("a", 1, store.Trace), strings.NewReader(""))
+	require.NoError(t, err)
+	require.Empty(t, d.found(rollout.Filter{Query: "word"}))
+
+	d.end(result("a", 1), "word")
+	require.Equal(t, []string{"a"}, d.found(rollout.Filter{Query: "word"}))
+
+	require.NoError(t, d.index.Close())
+	d.end(result("b", 2), "word")
+
+	old := time.Now().Add(-time.Hour * 48)
+
+	require.NoError(t, filepath.Walk(filepath.Join(d.folder, "rollouts", "a"), func(path string, _ os.FileInfo, _ error) error {
+		return os.Chtimes(path, old, old)
+	}))
+
+	pruner := retention.Pruner{Store: d.store, Policy: retention.Policy{OlderThan: 24 * time.Hour}, Now: time.Now()}
+	plan, err := pruner.Plan(t.Context())
+	require.NoError(t, err)
+
+	deleted, err := pruner.Prune(t.Context(), plan)
+	require.NoError(t, err)
+	require.Equal(t, 1, deleted)
+
+	d.open()
+	require.Equal(t, []string{"b"}, d.found(rollout.Filter{Query: "word"}))
+}
+
+// A file that is damaged, or of another version, is made again.
+func TestIndexIsMadeAgain(t *testing.T) {
+	t.Parallel()
+
+	d := newDeployment(t)
+	d.end(result("a", 1), "word")
+	require.Equal(t, []string{"a"}, d.found(rollout.Filter{Query: "word"}))
+	d.restart()
+	require.Equal(t, []string{"a"}, d.found(rollout.Filter{Query: "word"}))
+
+	for name, damage := range map[string]string{"damaged": "SQLite format 3\x00damaged", "something else": "hello"} {
+		require.NoError(t, d.index.Close())
+		require.NoError(t, os.WriteFile(d.file, []byte(strings.Repeat(damage, 1000)), 0o600))
+		d.open()
+		require.Equal(t, []string{"a"}, d.found(rollout.Filter{Query: "word"}), name)
+	}
+
+	info, err := os.Stat(d.file)
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o600), info.Mode().Perm(), "the transcripts are private")
+}
+
+// Two servers of one data folder may keep the index.
+func TestIndexOfTwoServers(t *testing.T) {
+	t.Parallel()
+
+	d := newDeployment(t)
+	d.end(result("a", 1), "word")
+
+	other, err := searchindex.Open(t.Context(), d.file, d.store, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+
+	defer other.Close()
+
+	failed := make(chan error, 1)
+	go func() { failed <- other.Update(t.Context()) }()
+
+	require.Equal(t, []string{"a"}, d.found(rollout.Filter{Query: "word"}))
+	require.NoError(t, <-failed)
+	require.Equal(t, []string{"a"}, d.found(rollout.Filter{Query: "word"}))
+}
+
+// Of a long text the begin and the end are found; a hostile trace costs no more than the bound.
+func TestTextsAreBounded(t *testing.T) {
+	t.Parallel()
+
+	d := newDeployment(t)
+	long := "begin " + strings.Repeat("padding ", 10_000) + " end"
+	d.end(result("long", 1), long)
+
+	texts := make([]string, 100)
+	for i := range texts {
+		texts[i] = fmt.Sprintf("turn%d %s", i, long)
+	}
+
+	d.end(result("many", 2), texts...)
+
+	broken := result("broken", 3)
+	d.end(broken, "first")
+	_, err := d.store.Put(t.Context(), store.AttemptKey("broken", 1, store.Trace),
+		strings.NewReader(string(line(t, 1, "first"))+"\n{not JSON"))
+	require.NoError(t, err)
+
+	require.Equal(t, []string{"many", "long"}, d.found(rollout.Filter{Query: "begin end"}))
+	require.Equal(t, []string{"many"}, d.found(rollout.Filter{Query: "turn0"}))
+	require.Empty(t, d.found(rollout.Filter{Query: "turn99"}))
+	require.Equal(t, []string{"broken"}, d.found(rollout.Filter{Query: "first"}))
+
+	info, err := os.Stat(d.file)
+	require.NoError(t, err)
+	require.Less(t, info.Size(), int64(4<<20))
+}
+
+func TestQueriesAreChecked(t *testing.T) {
+	t.Parallel()
+
+	for name, f := range map[string]rollout.Filter{
+		"no word":  {Query: `"--" *`},
+		"too long": {Query: strings.Repeat("a", rollout.MaxQuery+1)},
+		"running":  {Query: "a", Status: rollout.StatusRunning},
+		"no UTF-8": {Query: "a\xff"},
+	} {
+		require.Equal(t, fault.Invalid, fault.KindOf(f.Validate()), name)
+	}
+}
+
+// No query makes a search fail, and each finds no more than what is there.
+func FuzzQuery(f *testing.F) {
+	d := newDeployment(f)
+	d.end(result("a", 1), "word")
+	require.NoError(f, d.index.Update(f.Context()))
+
+	for _, seed := range []string{`word`, `"a" b*`, `NEAR(a b)`, `a AND`, `{x}: y`, "\x00word", `"`, `*`, `"" word`} {
+		f.Add(seed)
+	}
+
+	f.Fuzz(func(t *testing.T, query string) {
+		filter := rollout.Filter{Query: query, Limit: 10}
+		if query == "" || filter.Validate() != nil {
+			return
+		}
+
+		page, err := d.index.Search(t.Context(), filter)
+		require.NoError(t, err)
+		require.LessOrEqual(t, len(page.Rollouts), 1)
+	})
+}

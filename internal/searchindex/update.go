@@ -1,0 +1,209 @@
+package searchindex
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/rolloutd/rolloutd/internal/clock"
+	"github.com/rolloutd/rolloutd/internal/fault"
+)
+
+const (
+	// pause is the least time between two updates.
+	pause = 10 * time.Second
+	// share bounds the part of the time in which the store is listed: one of share.
+	share = 20
+	// longest is the longest time until a rollout without a result is looked at again.
+	longest = 5 * time.Minute
+)
+
+// unfinished is a rollout without a result. A long one is looked at less often.
+type unfinished struct{ since, next time.Time }
+
+// Run follows the store until ctx ends. A failure is logged, and the next update goes on where it ended.
+func (x *Index) Run(ctx context.Context) error {
+	for {
+		begin := time.Now()
+
+		if err := x.Update(ctx); err != nil && ctx.Err() == nil {
+			x.log.WarnContext(ctx, "the index of transcripts is behind", "rollouts", x.missing.Load(), "error", err)
+		}
+
+		if err := clock.Sleep(ctx, max(pause, share*time.Since(begin))); err != nil {
+			return err
+		}
+	}
+}
+
+// Update adds the rollouts that the store has and the index has not, and removes those that the store has no more. Only
+// one may run at a time.
+func (x *Index) Update(ctx context.Context) error {
+	known, err := x.known(ctx)
+	if err != nil {
+		return err
+	}
+
+	var fresh []string
+
+	for id, err := range x.store.Folders(ctx, "rollouts/") {
+		if err != nil {
+			return err
+		}
+
+		if !known[id] && time.Now().After(x.unfinished[id].next) {
+			fresh = append(fresh, id)
+		}
+
+		delete(known, id)
+	}
+
+	x.missing.Store(int64(len(fresh)))
+	x.listed.Store(true)
+
+	for id := range known {
+		if err := x.remove(ctx, id); err != nil {
+			return err
+		}
+	}
+
+	return x.addAll(ctx, fresh)
+}
+
+// known returns the ids of the rollouts of the index.
+func (x *Index) known(ctx context.Context) (map[string]bool, error) {
+	rows, err := x.db.QueryContext(ctx, "SELECT id FROM rollouts")
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+
+	ids := map[string]bool{}
+
+	for rows.Next() {
+		var id string
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+
+		ids[id] = true
+	}
+
+	return ids, rows.Err()
+}
+
+// addAll adds rollouts. One that cannot be read does not keep the others from being found.
+func (x *Index) addAll(ctx context.Context, ids []string) error {
+	var failures []error
+
+	waiting := map[string]unfinished{}
+
+	for _, id := range ids {
+		d, err := read(ctx, x.store, id)
+
+		switch {
+		case fault.Is(err, fault.NotFound):
+			waiting[id] = x.later(id)
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil:
+			failures = append(failures, fmt.Errorf("rollout %s: %w", id, err))
+			waiting[id] = x.later(id)
+		default:
+			if err := x.add(ctx, d); err != nil {
+				return fmt.Errorf("add rollout %s: %w", id, err)
+			}
+		}
+
+		x.missing.Add(-1)
+	}
+
+	x.missing.Store(int64(len(failures)))
+
+	for id, was := range x.unfinished {
+		// not looked at this time
+		if time.Now().Before(was.next) {
+			waiting[id] = was
+		}
+	}
+
+	x.unfinished = waiting
+
+	return errors.Join(failures[:min(len(failures), 1)]...)
+}
+
+// later says when a rollout is looked at again.
+func (x *Index) later(id string) unfinished {
+	now, was := time.Now(), x.unfinished[id]
+	if was.since.IsZero() {
+		was.since = now
+	}
+
+	was.next = now.Add(min(now.Sub(was.since)/4, longest))
+
+	return was
+}
+
+func (x *Index) add(ctx context.Context, d *document) error {
+	listed, err := json.Marshal(d.listed)
+	if err != nil {
+		return err
+	}
+
+	return x.change(ctx, func(tx *sql.Tx) error {
+		var n int64
+
+		l := d.listed
+		// another process may have added it
+		err := tx.QueryRowContext(ctx, `
+			INSERT INTO rollouts (n, id, task_id, group_id, owner, model, outcome, reward, started, listed)
+			SELECT CASE WHEN EXISTS (SELECT 1 FROM rollouts WHERE n = ?1) THEN (
+				SELECT min(n) + 1 FROM rollouts AS r
+				WHERE n >= ?1 AND NOT EXISTS (SELECT 1 FROM rollouts WHERE n = r.n + 1)
+			) ELSE ?1 END, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10
+			WHERE NOT EXISTS (SELECT 1 FROM rollouts WHERE id = ?2) RETURNING n`,
+			l.FinishedAt.UnixMicro(), l.ID, l.TaskID, l.GroupID, l.Owner, l.Model, string(l.Outcome), l.Reward,
+			l.StartedAt.UnixMicro(), listed,
+		).Scan(&n)
+		if errors.Is(err, sql.ErrNoRows) {
+			return nil
+		}
+
+		if err == nil {
+			_, err = tx.ExecContext(ctx, "INSERT INTO texts (rowid, text) VALUES (?, ?)", n, d.text.String())
+		}
+
+		return err
+	})
+}
+
+func (x *Index) remove(ctx context.Context, id string) error {
+	return x.change(ctx, func(tx *sql.Tx) error {
+		for _, statement := range []string{
+			"DELETE FROM texts WHERE rowid = (SELECT n FROM rollouts WHERE id = ?)", "DELETE FROM rollouts WHERE id = ?",
+		} {
+			if _, err := tx.ExecContext(ctx, statement, id); err != nil {
+				return err
+			}
+		}
+
+		return nil
+	})
+}
+
+func (x *Index) change(ctx context.Context, do func(*sql.Tx) error) error {
+	tx, err := x.db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }()
+
+	if err := do(tx); err != nil {
+		return err
+	}
+
+	return tx.Commit()
+}
