@@ -24,6 +24,7 @@ func TestCompare(t *testing.T) {
 	require.Equal(t, 4, d.Tokens())
 	require.InDelta(t, 0.25, d.MeanAbs(), 1e-12)
 	require.Zero(t, audit.Difference{}.K3())
+	require.False(t, math.IsInf(audit.Compare([]float64{-745}, []float64{0}).K3(), 0), "JSON has no infinity")
 }
 
 func turn() audit.Turn {
@@ -63,6 +64,8 @@ func TestCompletions(t *testing.T) {
 	for raw, want := range map[string]string{
 		`{"choices":[{"prompt_logprobs":[null,{"2":{"logprob":-1}},{"3":{"logprob":-0.5},"9":{"logprob":-0.1}},{"4":{"logprob":-0.25}}]}]}`: "",
 		`{"choices":[{"prompt_logprobs":[null,{"2":{"logprob":-1}},{"3":{"logprob":-0.5}},{"9":{"logprob":-0.1}}]}]}`:                       "other tokens",
+		`{"choices":[{"prompt_logprobs":[null,null,{"3":{"logprob":-1e300}},{"4":{"logprob":-0.25}}]}]}`:                                    "other tokens",
+		`{"choices":[{"prompt_logprobs":[null,null,{"3":{"logprob":1e300}},{"4":{"logprob":-0.25}}]}]}`:                                     "other tokens",
 		`{"choices":[{"text":"a"}]}`: "does not score",
 		`{}`:                         "does not score",
 	} {

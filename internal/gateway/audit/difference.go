@@ -11,13 +11,16 @@ type Difference struct {
 
 // Compare compares two lists of the same length, in nats.
 func Compare(recorded, rescored []float64) Difference {
+	// keeps sums of exponentials finite
+	const most = 600
+
 	d := Difference{tokens: len(recorded)}
 
 	for i, logp := range recorded {
 		diff := logp - rescored[i]
 		d.abs += math.Abs(diff)
 		d.k1 += diff
-		d.k3 += math.Exp(-diff) - 1 + diff
+		d.k3 += math.Exp(min(-diff, most)) - 1 + diff
 	}
 
 	return d

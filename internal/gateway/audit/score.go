@@ -80,7 +80,7 @@ func (t Turn) ReadGenerate(raw []byte) ([]float64, string, error) {
 		)
 
 		if len(token) < 2 || json.Unmarshal(token[0], &logprob) != nil || json.Unmarshal(token[1], &id) != nil ||
-			logprob == nil || id != t.Completion[i] {
+			!possible(logprob) || id != t.Completion[i] {
 			return nil, "", errors.New("the endpoint scores other tokens")
 		}
 
@@ -126,7 +126,7 @@ func (t Turn) ReadCompletions(raw []byte) ([]float64, string, error) {
 
 	for i, token := range in.Choices[0].Prompt[len(t.Prompt):] {
 		logprob := token[strconv.Itoa(int(t.Completion[i]))].Logprob
-		if logprob == nil {
+		if !possible(logprob) {
 			return nil, "", errors.New("the endpoint scores other tokens")
 		}
 
@@ -134,6 +134,13 @@ func (t Turn) ReadCompletions(raw []byte) ([]float64, string, error) {
 	}
 
 	return logprobs, in.Version, nil
+}
+
+// possible reports whether an engine has computed a log probability: vLLM writes -9999 for the least.
+func possible(logprob *float64) bool {
+	const least, rounding = -1e4, 1e-3
+
+	return logprob != nil && *logprob >= least && *logprob <= rounding
 }
 
 func decode(raw []byte, into any) error {
