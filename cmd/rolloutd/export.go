@@ -1,20 +1,17 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
 
+	"github.com/rolloutd/rolloutd/internal/cli/client"
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
 func exportCommand(s std) *cobra.Command {
-	var (
-		path  string
-		group bool
-	)
-
 	cmd := &cobra.Command{
 		Use:     "export ID",
 		Short:   "Write the page of a rollout or a group that is done as one HTML file",
@@ -23,7 +20,24 @@ func exportCommand(s std) *cobra.Command {
 		Long: "Export writes one HTML file that a browser opens without a server: the conversation, the tokens, the verifier,\n" +
 			"the files and the logs, as the server's page shows them. It has what the task and the agent wrote, and no keys.",
 	}
-	cmd.Flags().BoolVar(&group, "group", false, "ID is a group's: the file has all its rollouts")
+	downloads(s, cmd, func(ctx context.Context, c *client.Client, of, id string, w io.Writer) error {
+		return c.Page(ctx, of, id, w)
+	})
+
+	return cmd
+}
+
+// downloads makes cmd write what the server has of a rollout that is done, or with --group of a group. of is "rollouts"
+// or "groups".
+func downloads(
+	s std, cmd *cobra.Command, fetch func(ctx context.Context, c *client.Client, of, id string, w io.Writer) error,
+) {
+	var (
+		path  string
+		group bool
+	)
+
+	cmd.Flags().BoolVar(&group, "group", false, "ID is a group's: write all its rollouts")
 	cmd.Flags().StringVarP(&path, "output", "o", "", "file to write (default: standard output)")
 	connect := serverFlag(cmd, s)
 	resolve := takesID(cmd, connect)
@@ -40,13 +54,11 @@ func exportCommand(s std) *cobra.Command {
 			return hint(err, c)
 		}
 
-		err = writeTo(s.out, path, func(w io.Writer) error { return c.Page(cmd.Context(), of, id, w) })
+		err = writeTo(s.out, path, func(w io.Writer) error { return fetch(cmd.Context(), c, of, id, w) })
 		if !group && fault.Is(err, fault.NotFound) {
-			err = fmt.Errorf("%w; if that is a group:  rolloutd export --group %s", err, id)
+			err = fmt.Errorf("%w; if that is a group:  rolloutd %s --group %s", err, cmd.Name(), id)
 		}
 
 		return hint(err, c)
 	}
-
-	return cmd
 }

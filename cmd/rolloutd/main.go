@@ -93,6 +93,7 @@ func command(s std) *cobra.Command {
 		filesCommand(s),
 		traceCommand(s),
 		exportCommand(s),
+		viewCommand(s),
 		trajectoryCommand(s),
 		abortCommand(s),
 	)

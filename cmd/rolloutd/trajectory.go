@@ -8,15 +8,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rolloutd/rolloutd/internal/cli/client"
-	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
 func trajectoryCommand(s std) *cobra.Command {
-	var (
-		o     client.Sequences
-		path  string
-		group bool
-	)
+	var o client.Sequences
 
 	cmd := &cobra.Command{
 		Use:     "trajectory ID",
@@ -29,38 +24,16 @@ func trajectoryCommand(s std) *cobra.Command {
 	cmd.Flags().
 		StringVar(&o.Each, "sequences", "", "all of each rollout, or one: that with the most tokens to train on (default: one for atropos and trl)")
 	cmd.Flags().StringVar(&o.Subagents, "subagents", "drop", "drop, or separate for sequences of subagents' turns, too")
-	cmd.Flags().BoolVar(&group, "group", false, "ID is a group's")
-	cmd.Flags().StringVarP(&path, "output", "o", "", "file to write (default: standard output)")
-	connect := serverFlag(cmd, s)
-	resolve := takesID(cmd, connect)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		c := connect()
-
-		of := "rollouts"
-		if group {
-			of = "groups"
-		}
-
-		id, err := resolve(cmd.Context(), args[0])
-		if err != nil {
-			return hint(err, c)
-		}
-
-		fetch := func(w io.Writer) error { return c.Trajectory(cmd.Context(), of, id, o, w) }
-
+	downloads(s, cmd, func(ctx context.Context, c *client.Client, of, id string, w io.Writer) error {
 		var sent counter
 
-		err = writeTo(s.out, path, func(w io.Writer) error { return fetch(io.MultiWriter(w, &sent)) })
+		err := c.Trajectory(ctx, of, id, o, io.MultiWriter(w, &sent))
 		if err == nil && sent == 0 {
-			sayUntrained(cmd.Context(), s, c, id, group)
+			sayUntrained(ctx, s, c, id, of == "groups")
 		}
 
-		if !group && fault.Is(err, fault.NotFound) {
-			err = fmt.Errorf("%w; if that is a group:  rolloutd trajectory --group %s", err, id)
-		}
-
-		return hint(err, c)
-	}
+		return err
+	})
 
 	return cmd
 }

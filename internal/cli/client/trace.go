@@ -7,8 +7,10 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strings"
 
 	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/trajectory/transcript"
 )
 
 // Trace writes the trace of a rollout that is done to w, in the format jsonl or npz.
@@ -36,6 +38,32 @@ func (c *Client) Messages(ctx context.Context, id string) (t rollout.Transcript,
 func (c *Client) Stored(ctx context.Context, id string) (r rollout.Result, err error) {
 	err = c.stored(ctx, id, "result", &r)
 	return r, err
+}
+
+// Turns returns the turns after a turn of a rollout that is done, a page at a time.
+func (c *Client) Turns(ctx context.Context, id string, after int) (p transcript.Page, err error) {
+	err = c.stored(ctx, id, fmt.Sprintf("turns?after=%d", after), &p)
+	return p, err
+}
+
+// Part returns a text of a turn whole. Turns are numbered from 1, their parts from 0.
+func (c *Client) Part(ctx context.Context, id string, turn, part int) (string, error) {
+	var text strings.Builder
+
+	for offset := 0; ; {
+		var r transcript.Range
+		if err := c.stored(ctx, id, fmt.Sprintf("turns/%d/parts/%d?offset=%d", turn, part, offset), &r); err != nil {
+			return "", err
+		}
+
+		text.WriteString(r.Text)
+
+		if r.Next <= offset {
+			return text.String(), nil
+		}
+
+		offset = r.Next
+	}
 }
 
 func (c *Client) stored(ctx context.Context, id, what string, out any) error {
