@@ -339,8 +339,10 @@ func TestPageFollowsARollout(t *testing.T) {
 	r.do("POST", "/rollouts", string(body), "Authorization", "Bearer "+pageToken)
 
 	b := newBrowser(t, 1200, 900)
-	b.run(chromedp.Navigate(r.url + "/web/#/rollouts/slow"))
+	b.run(chromedp.Navigate(r.url + "/web/#/rollouts"))
 	b.run(chromedp.SendKeys("#token-text", pageToken+"\r"))
+	b.waitForText("#list", "waiting: vllm is <unreachable>")
+	b.run(chromedp.Navigate(r.url + "/web/#/rollouts/slow"))
 	b.waitForText("#rollout", "running agent")
 
 	for _, part := range []string{"terminal", "cat <b>", "failed", "<script>no</script>", "Exit code: 1", "Turn 7"} {

@@ -394,6 +394,10 @@ func (f *fake) List(_ context.Context, q rollout.Filter) (rollout.Page, error) {
 				Outcome: s.Outcome,
 				Reward:  s.Reward,
 			})
+			if q.Detail && !s.Done() {
+				page.Rollouts[len(page.Rollouts)-1].Waiting = "vllm is <unreachable>"
+			}
+
 			if q.Query != "" {
 				page.Rollouts[len(page.Rollouts)-1].Match = f.specs[id].Task.Instruction
 			}

@@ -42,11 +42,23 @@ async function draw() {
     cursor = found.next ?? "";
     if (!cursor) break;
   }
+  if (rows.some((r) => !r.outcome)) await describe(rows);
   complain("");
   $("counts").replaceChildren(...counts(rows));
   const heads = ["Rollout", "Task", "Model", "Phase", "Outcome", { number: "Reward" }, { number: "Turns" }, { number: "Tokens" }, { number: "Time" }];
   $("list").replaceChildren(...table(heads, rows.map(row)));
   show("more", cursor !== "");
+}
+
+// describe adds to the rollouts that run what the list does not have of them: turns, and why they wait.
+async function describe(rows) {
+  const query = wanted();
+  query.set("status", "running");
+  query.set("detail", "true");
+  query.set("limit", "100");
+  const { rollouts } = await get("rollouts?" + query);
+  const now = new Map(rollouts.map((r) => [r.rollout_id, r]));
+  for (const r of rows) if (!r.outcome) Object.assign(r, now.get(r.rollout_id));
 }
 
 /** rolloutLink returns a link to a rollout's page. */
@@ -55,10 +67,13 @@ export const rolloutLink = (id) => link("rollouts", id);
 function row(r) {
   const end = r.finished_at ? Date.parse(r.finished_at) : Date.now();
   return [
-    el("span", {}, rolloutLink(r.rollout_id), r.match ? el("small", { class: "match" }, visible(r.match)) : null), r.task_id, r.model, r.phase.replaceAll("_", " "), outcome(r), { number: r.reward }, { number: r.turns },
+    el("span", {}, rolloutLink(r.rollout_id), r.match ? el("small", { class: "match" }, visible(r.match)) : null), r.task_id, r.model, phase(r), outcome(r), { number: r.reward }, { number: r.turns },
     { number: r.usage?.completion_tokens }, { number: seconds((end - Date.parse(r.started_at)) / 1000) },
   ];
 }
+
+// phase is that of a rollout, and why it waits.
+const phase = (r) => el("span", {}, r.phase.replaceAll("_", " "), r.waiting ? el("small", { class: "match" }, "waiting: " + visible(r.waiting)) : null);
 
 // counts are the outcomes and rewards of the rollouts, each a button that selects them.
 function counts(rows) {
