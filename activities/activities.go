@@ -228,5 +228,26 @@ func (a *Activities) attach(ctx context.Context, t Target) (sb *sandbox.Sandbox,
 		return nil, nil, err
 	}
 
-	return a.leases.Attach(ctx, b.Backend, t.SandboxID())
+	return a.attachIn(ctx, b, t, t.SandboxID())
+}
+
+// attachIn is attach for one of the attempt's sandboxes. The services beside it are kept as well.
+func (a *Activities) attachIn(
+	ctx context.Context,
+	b Backend,
+	t Target,
+	id string,
+) (sb *sandbox.Sandbox, release func(), err error) {
+	sb, released, err := a.leases.Attach(ctx, b.Backend, id)
+	if err != nil {
+		return nil, nil, err
+	}
+
+	services, err := a.keepServices(ctx, b, t, id)
+	if err != nil {
+		released()
+		return nil, nil, err
+	}
+
+	return sb, func() { services(); released() }, nil
 }

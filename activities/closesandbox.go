@@ -28,9 +28,9 @@ func (a *Activities) CloseSandbox(ctx context.Context, in CloseInput) error {
 	return errors.Join(
 		a.storeEvents(ctx, in.Target),
 		a.o.Gateway.Close(ctx, in.SandboxID()), // first: an open route would keep dialing the destroyed sandbox
-		b.Destroy(ctx, in.SandboxID()),
-		b.Destroy(ctx, in.VerifierID()),
-		b.Destroy(ctx, in.ControlID()),
+		destroyWithServices(ctx, b, in.Target, in.SandboxID()),
+		destroyWithServices(ctx, b, in.Target, in.VerifierID()),
+		destroyWithServices(ctx, b, in.Target, in.ControlID()),
 		a.forgetNetwork(in.Target),
 		a.forgetSteps(in.Target),
 	)

@@ -40,6 +40,7 @@ func (a *Activities) CollectArtifacts(ctx context.Context, in CollectInput) (Col
 		"agent events": a.collectEvents,
 		"network":      a.collectNetwork,
 		"steps":        a.collectSteps,
+		"services":     a.collectServices,
 		"causes":       a.lastCauses,
 		"workspace":    func(ctx context.Context, in CollectInput) error { return a.grader(in.Target).SaveHome(ctx, in.Target) },
 	} {

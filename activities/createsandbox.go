@@ -93,7 +93,7 @@ func (a *Activities) place(ctx context.Context, in CreateSandboxInput) (Place, e
 	defer unclaim()
 
 	started := time.Now()
-	err = a.makeSandbox(ctx, b, in)
+	sb, err := a.makeSandbox(ctx, b, in)
 	// the quota of an account, which this host's capacity does not include
 	if fault.Is(err, fault.Exhausted) {
 		return Place{}, admission.Return(waiting, "capacity of the backend "+backendName(in.Target), err)
@@ -101,6 +101,11 @@ func (a *Activities) place(ctx context.Context, in CreateSandboxInput) (Place, e
 
 	if err != nil {
 		return Place{}, err
+	}
+
+	if err := a.startServices(ctx, b, sb, in.Sandbox, in.Target, driver.PurposeAgent); err != nil {
+		// the workflow does not close what it does not know
+		return Place{}, a.endSandbox(ctx, b, in.Target, sb.ID(), err)
 	}
 
 	a.logPlacement(ctx, in.Target, started)
@@ -152,7 +157,7 @@ func queueContext(
 }
 
 // makeSandbox takes a warm sandbox, finds the attempt's existing one, or creates one, within createTimeout.
-func (a *Activities) makeSandbox(ctx context.Context, b Backend, in CreateSandboxInput) error {
+func (a *Activities) makeSandbox(ctx context.Context, b Backend, in CreateSandboxInput) (*sandbox.Sandbox, error) {
 	ctx, cancel := context.WithTimeout(ctx, createTimeout)
 	defer cancel()
 
@@ -169,10 +174,10 @@ func (a *Activities) makeSandbox(ctx context.Context, b Backend, in CreateSandbo
 	// finds a warm sandbox that was taken
 	sb, err := a.create(ctx, b, in.SandboxID(), in.Sandbox, own)
 	if err != nil {
-		return err
+		return nil, err
 	}
 
-	return a.forgetEarlier(ctx, sb, in.Target)
+	return sb, a.forgetEarlier(ctx, sb, in.Target)
 }
 
 // jobBeforeSandbox is the part of the agent's job that is known before its sandbox exists.

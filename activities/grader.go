@@ -5,6 +5,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/agent"
 	"github.com/rolloutd/rolloutd/internal/driver"
+	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/grading"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandbox"
@@ -33,7 +34,7 @@ func (l leased) Attach(ctx context.Context, id string) (*sandbox.Sandbox, func()
 		return nil, nil, err
 	}
 
-	sb, release, err := l.a.leases.Attach(ctx, b.Backend, id)
+	sb, release, err := l.a.attachIn(ctx, b, l.target, id)
 
 	return sb, release, b.OfMemory(ctx, id, err)
 }
@@ -63,7 +64,7 @@ func (l leased) Destroy(ctx context.Context, id string) error {
 		return err
 	}
 
-	return b.Destroy(ctx, id)
+	return destroyWithServices(ctx, b, l.target, id)
 }
 
 func (l leased) create(
@@ -82,5 +83,18 @@ func (l leased) create(
 		return nil, nil, err
 	}
 
-	return sb, l.a.leases.Keep(ctx, sb), nil
+	if err := l.a.startServices(ctx, b, sb, s, t, driver.PurposeVerifier); err != nil {
+		// those of the agent were ready, so the next ones may be
+		return nil, nil, l.a.endSandbox(ctx, b, t, id, fault.Wrap(fault.Unavailable, err, "services of the verifier"))
+	}
+
+	release := l.a.leases.Keep(ctx, sb)
+
+	services, err := l.a.keepServices(ctx, b, t, id)
+	if err != nil {
+		release()
+		return nil, nil, err
+	}
+
+	return sb, func() { services(); release() }, nil
 }

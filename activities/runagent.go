@@ -46,6 +46,10 @@ func (a *Activities) RunAgent(ctx context.Context, in *AgentInput) (*AgentResult
 		return a.endOutOfMemory(ctx, in.Target, err)
 	}
 
+	if err := a.recordServices(ctx, in.Target); err != nil {
+		return nil, err
+	}
+
 	return a.agentResult(ctx, in, res)
 }
 

@@ -68,7 +68,10 @@ func (r *run) attempt(last *attempt) *attempt {
 		a.step, a.try, a.from = last.step+1, 1, last.target.Attempt
 	}
 
-	a.target = activities.Target{RolloutID: r.spec.ID, Attempt: n, Backend: r.spec.Sandbox.Backend}
+	a.target = activities.Target{
+		RolloutID: r.spec.ID, Attempt: n, Backend: r.spec.Sandbox.Backend,
+		Services: r.spec.Sandbox.ServiceNames(),
+	}
 	r.current = a
 	r.score = nil
 	r.state.Attempt, r.state.Turns, r.state.SessionID, r.state.SandboxID, r.state.Host = n, 0, "", "", ""

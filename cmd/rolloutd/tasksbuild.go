@@ -83,11 +83,7 @@ type taskImages struct {
 
 // build builds the images of a task that this host does not have.
 func (b *taskImages) build(ctx context.Context, t taskset.Task) error {
-	for _, build := range []*taskset.Build{t.Build, t.VerifierBuild} {
-		if build == nil {
-			continue
-		}
-
+	for _, build := range t.Builds() {
 		if err := b.buildOne(ctx, *build); err != nil {
 			return err
 		}
@@ -114,7 +110,7 @@ func (b *taskImages) buildOne(ctx context.Context, t taskset.Build) error {
 	}
 
 	i, err := b.flags.image(ctx, b.cfg, b.settings.log(), dockerfile.Job{
-		Folder: t.Folder, Dockerfile: "Dockerfile", Name: t.Image, Output: b.s.err, Timeout: timeout,
+		Folder: t.Folder, Dockerfile: t.Dockerfile, Name: t.Image, Output: b.s.err, Timeout: timeout,
 	})
 	if err != nil {
 		return fmt.Errorf(
@@ -131,9 +127,7 @@ func (b *taskImages) buildOne(ctx context.Context, t taskset.Build) error {
 // buildImages builds the images of tasks that a server on this machine is to run, with the configuration of this
 // environment.
 func buildImages(ctx context.Context, s std, c *client.Client, tasks []taskset.Task) error {
-	needed := slices.ContainsFunc(tasks, func(t taskset.Task) bool {
-		return t.Build != nil || t.VerifierBuild != nil
-	})
+	needed := slices.ContainsFunc(tasks, func(t taskset.Task) bool { return len(t.Builds()) > 0 })
 	if !needed || !onThisMachine(c) {
 		return nil
 	}

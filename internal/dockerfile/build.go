@@ -134,7 +134,7 @@ func (b Builder) build(ctx context.Context, j Job) (added image.Image, err error
 		return image.Image{}, err
 	}
 
-	config := v1.Config{Env: last.env, User: last.user}
+	config := v1.Config{Env: last.env, User: last.user, Entrypoint: last.entrypoint, Cmd: last.cmd}
 	if last.workdir != "/" {
 		config.WorkingDir = last.workdir
 	}

@@ -72,6 +72,29 @@ func TestInstructions(t *testing.T) {
 	}
 }
 
+// An image has the program that its Dockerfile names, for services.
+func TestProgramOfAnImage(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+
+	for name, c := range map[string]struct {
+		dockerfile      string
+		entrypoint, cmd []string
+	}{
+		"none":           {"FROM base:1\n", nil, nil},
+		"shell form":     {"FROM base:1\nCMD a $B\n", nil, []string{"/bin/sh", "-c", "a $B"}},
+		"exec form":      {"FROM base:1\nENTRYPOINT [\"e\", \"1\"]\nCMD [\"c\"]\n", []string{"e", "1"}, []string{"c"}},
+		"own command":    {"FROM base:1\nCMD [\"c\"]\nENTRYPOINT [\"e\"]\n", []string{"e"}, []string{"c"}},
+		"of another":     {"FROM base:1 AS a\nCMD [\"c\"]\nFROM a\nUSER app\n", nil, []string{"c"}},
+		"belongs to its": {"FROM base:1 AS a\nCMD [\"c\"]\nFROM a\nENTRYPOINT [\"e\"]\n", []string{"e"}, nil},
+	} {
+		i, err := b.build(b.folder(map[string]string{"Dockerfile": c.dockerfile}))
+		require.NoError(t, err, name)
+		require.Equal(t, c.entrypoint, i.Entrypoint, name)
+		require.Equal(t, c.cmd, i.Cmd, name)
+	}
+}
+
 // A build without changes runs nothing again; a changed file runs what comes after it.
 func TestUnchangedStepsAreKept(t *testing.T) {
 	t.Parallel()

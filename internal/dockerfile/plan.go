@@ -50,6 +50,10 @@ type stage struct {
 	user, workdir string
 	shell         []string
 
+	// what a service of the image runs; ownCmd: the stage itself has a CMD
+	entrypoint, cmd []string
+	ownCmd          bool
+
 	steps []step
 
 	// of what the steps so far give
@@ -136,7 +140,7 @@ func (p *plan) from(ctx context.Context, s *stage, n int, given instructions.Sta
 
 		parent := s.parent
 		s.env, s.user, s.workdir, s.key = slices.Clone(parent.env), parent.user, parent.workdir, parent.key
-		s.shell = parent.shell
+		s.shell, s.entrypoint, s.cmd = parent.shell, parent.entrypoint, parent.cmd
 
 		return nil
 	}
@@ -148,6 +152,8 @@ func (p *plan) from(ctx context.Context, s *stage, n int, given instructions.Sta
 	i := s.base.use.Image
 
 	s.env, s.user, s.key = slices.Clone(i.Env), i.User, keyOf("image", i.ID)
+	s.entrypoint, s.cmd = i.Entrypoint, i.Cmd
+
 	if i.Workdir != "" {
 		s.workdir = i.Workdir
 	}
@@ -284,7 +290,16 @@ func get(env []string, key string) (string, bool) {
 	return "", false
 }
 
-// instruction plans one instruction. Those that only describe how a container is started have no meaning here.
+// commandLine is the program of a CMD or an ENTRYPOINT.
+func (s *stage) commandLine(c instructions.ShellDependantCmdLine) []string {
+	if c.PrependShell {
+		return slices.Concat(s.shell, c.CmdLine)
+	}
+
+	return c.CmdLine
+}
+
+// instruction plans one instruction. Those that only describe a container, such as LABEL, have no meaning here.
 func (p *plan) instruction(ctx context.Context, s *stage, n int, c instructions.Command) error {
 	if err := p.expand(s, c); err != nil {
 		return err
@@ -301,6 +316,14 @@ func (p *plan) instruction(ctx context.Context, s *stage, n int, c instructions.
 		s.shell = c.Shell
 	case *instructions.UserCommand:
 		s.user = c.User
+	case *instructions.CmdCommand:
+		s.cmd, s.ownCmd = s.commandLine(c.ShellDependantCmdLine), true
+	case *instructions.EntrypointCommand:
+		s.entrypoint = s.commandLine(c.ShellDependantCmdLine)
+		// that of the image below belongs to its entrypoint
+		if !s.ownCmd {
+			s.cmd = nil
+		}
 	case *instructions.WorkdirCommand:
 		p.workdir(s, c)
 	case *instructions.CopyCommand:

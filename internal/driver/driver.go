@@ -6,6 +6,7 @@
 package driver
 
 import (
+	"cmp"
 	"context"
 	"net"
 	"time"
@@ -31,6 +32,14 @@ type Spec struct {
 	// variables for all processes, which take precedence over those of the image
 	Env map[string]string
 
+	// Beside is the id of the living sandbox whose loopback network this one joins; "": it has its own. Hosts are
+	// names of 127.0.0.1. A driver without services refuses them.
+	Beside string
+	Hosts  []string
+	// Volumes are folders that it shares with the sandbox Beside and all others beside that one. Without Beside it
+	// shares them with those beside itself.
+	Volumes []Volume
+
 	// cores
 	CPU float64
 
@@ -54,6 +63,18 @@ type Spec struct {
 	Labels map[string]string
 }
 
+// Volume is a folder that begins empty and lives as long as the sandbox that others are beside of.
+type Volume struct {
+	Name string
+
+	// in the sandbox, absolute
+	Path     string
+	ReadOnly bool
+}
+
+// Main is the sandbox to which the volumes belong: that of the id, or the one it is beside of.
+func (s Spec) Main(id string) string { return cmp.Or(s.Beside, id) }
+
 // IsVerifier reports whether the sandbox is one in which work is graded.
 func (s Spec) IsVerifier() bool { return s.Labels[LabelPurpose] == PurposeVerifier }
 
@@ -68,6 +89,9 @@ const (
 	// PurposeAgent, PurposeVerifier or PurposeWarm
 	LabelPurpose = "purpose"
 
+	// of PurposeService: the purpose of the sandbox that it is beside of
+	LabelBeside = "beside"
+
 	// of PurposeWarm: the jobs that its agent can take
 	LabelWarm = "warm"
 )
@@ -79,6 +103,9 @@ const (
 
 	// created ahead of time, without a rollout
 	PurposeWarm = "warm"
+
+	// a service, beside the sandbox of an agent or a verifier
+	PurposeService = "service"
 )
 
 // Info describes one sandbox of List.
@@ -111,6 +138,20 @@ type Driver interface {
 type Preparer interface {
 	// Prepare fetches the data for sandboxes of the spec. Create does so too, but within the time limit of a start.
 	Prepare(ctx context.Context, spec Spec) error
+}
+
+// ImageReader is implemented by drivers whose sandboxes can run the program that their image names.
+type ImageReader interface {
+	// Program returns the program of the image of the spec; fault.Invalid: the image cannot be used.
+	Program(ctx context.Context, spec Spec) (Program, error)
+}
+
+// Program is the program that an image names.
+type Program struct {
+	Entrypoint, Command []string
+
+	// "": /
+	Dir string
 }
 
 // Handover is implemented by drivers that can assign a living sandbox to a rollout that began later.

@@ -175,6 +175,9 @@ func verifierSpec(job Job, artifacts []artifact) rollout.Sandbox {
 		s.User = rollout.UserRoot
 	}
 
+	// they are beside the image of the task
+	s.Services, s.Volumes = nil, nil
+
 	s.Env = maps.Clone(s.Env)
 	if s.Env == nil {
 		s.Env = map[string]string{}

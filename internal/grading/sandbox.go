@@ -71,7 +71,13 @@ func (g *Grader) openSandbox(ctx context.Context, job Job) (*sandbox.Sandbox, fu
 		spec.Changed = changed
 	}
 
-	sb, release, err := g.Sandboxes.CreateVerifier(ctx, job.Target, spec)
+	target := job.Target
+	// those of the agent go on, or there are none beside an image of the verifier's own
+	if job.Verifier.Live() || job.Verifier.Image != "" {
+		target.Services = ""
+	}
+
+	sb, release, err := g.Sandboxes.CreateVerifier(ctx, target, spec)
 
 	saving.Wait()
 

@@ -88,8 +88,14 @@ func (a *Account) ledger(ctx context.Context, reader *Capacity) (*ledger, error)
 
 		l.of[c] = &tally{living: living, owners: map[string]int{}}
 		for _, info := range living {
-			if info.Labels[driver.LabelPurpose] == driver.PurposeAgent {
+			switch info.Labels[driver.LabelPurpose] {
+			case driver.PurposeAgent:
 				l.add(c, info.Labels[driver.LabelOwner], c.sizeOf(info))
+			case driver.PurposeService:
+				// those of a verifier take the place of the agent's, as its own sandbox does
+				if info.Labels[driver.LabelBeside] == driver.PurposeAgent {
+					l.addSize(c, c.sizeOf(info))
+				}
 			}
 		}
 	}
@@ -122,8 +128,14 @@ func (l *ledger) lists(m *claim) bool {
 
 func (l *ledger) add(c *Capacity, owner string, size rollout.Resources) {
 	t := l.of[c]
-	t.n, t.sum = t.n+1, t.sum.Plus(size)
+	t.n++
 	t.owners[owner]++
+	l.addSize(c, size)
+}
+
+// addSize adds what a sandbox uses that takes no slot.
+func (l *ledger) addSize(c *Capacity, size rollout.Resources) {
+	l.of[c].sum = l.of[c].sum.Plus(size)
 	l.all = l.all.Plus(size)
 }
 

@@ -27,6 +27,9 @@ type Image struct {
 	Env     []string `json:"env,omitempty"`
 	User    string   `json:"user,omitempty"`
 	Workdir string   `json:"workdir,omitempty"`
+	// Entrypoint and Cmd are the program that a service of the image runs.
+	Entrypoint []string `json:"entrypoint,omitempty"`
+	Cmd        []string `json:"cmd,omitempty"`
 
 	// by which the store finds it
 	Names []string `json:"-"`
@@ -66,6 +69,7 @@ func recordOf(config *v1.ConfigFile, id v1.Hash) Image {
 	i := Image{
 		ID: id.String(), OS: config.OS, Arch: config.Architecture,
 		Env: config.Config.Env, User: config.Config.User, Workdir: config.Config.WorkingDir,
+		Entrypoint: config.Config.Entrypoint, Cmd: config.Config.Cmd,
 	}
 	for _, d := range config.RootFS.DiffIDs {
 		i.Layers = append(i.Layers, d.String())

@@ -60,6 +60,8 @@ type Result struct {
 	Steps []StepResult `json:"steps,omitempty"`
 	// ResourceCauses are the bounds that the sandboxes of all attempts reached.
 	ResourceCauses []ResourceCause `json:"resource_causes,omitempty"`
+	// Services are those of the task, as they were when the agent of the last attempt had ended.
+	Services []ServiceState `json:"services,omitempty"`
 	// MalformedCalls counts the tool calls of the policy that could not be read, by the agent react.
 	MalformedCalls int `json:"malformed_calls,omitempty"`
 	// ModelHeldS is for how many seconds the gateway held model calls of the agent back, or no worker ran

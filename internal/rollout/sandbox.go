@@ -90,6 +90,8 @@ const (
 // CheckBackend refuses settings that the backend does not support, before a rollout is queued.
 func (s Sandbox) CheckBackend(backend string) error {
 	switch {
+	case len(s.Services) > 0 && backend != DefaultBackend:
+		return fault.Field("sandbox.services", "are not possible on the backend %s: use the backend %s", backend, DefaultBackend)
 	case backend != BackendE2B:
 		return nil
 	case s.User != "":

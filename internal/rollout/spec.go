@@ -240,6 +240,9 @@ type Sandbox struct {
 	// Network is what the processes of the sandbox may reach, through a proxy of the host; nil: nothing but
 	// the model channel.
 	Network *Network `json:"network,omitempty"`
+	// Services run beside the sandbox, each in a sandbox of its own. Volumes are folders that they share with it.
+	Services []Service `json:"services,omitempty"`
+	Volumes  []Volume  `json:"volumes,omitempty"`
 	// Changed are folders outside of the workdir, the home and GradePaths that the agent has changed. Only
 	// the grader sets it, for a verifier's sandbox: it is no part of a task.
 	Changed []string `json:"-"`

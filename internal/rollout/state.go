@@ -157,6 +157,9 @@ type Target struct {
 
 	// of its sandboxes; "": DefaultBackend
 	Backend string `json:"backend,omitempty"`
+
+	// names of the services beside its sandboxes, joined by commas; "": none
+	Services string `json:"services,omitempty"`
 }
 
 // SandboxID is the id of the agent's sandbox and of the gateway's route.

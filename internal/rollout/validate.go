@@ -66,6 +66,10 @@ func (s Spec) validImage() error {
 		return fault.Field("verifier.image", "is not possible on the backend %s: use the backend local or docker", BackendE2B)
 	}
 
+	if err := s.Sandbox.CheckServices(); err != nil {
+		return err
+	}
+
 	return s.Sandbox.CheckImage()
 }
 

@@ -104,16 +104,13 @@ func (b *Backend) Create(
 	s rollout.Sandbox,
 	labels map[string]string,
 ) (*Sandbox, error) {
-	return b.create(ctx, id, s, false, labels)
+	spec := specOf(s, b.defaults)
+	spec.Labels = labels
+
+	return b.create(ctx, id, spec)
 }
 
-func (b *Backend) create(
-	ctx context.Context,
-	id string,
-	s rollout.Sandbox,
-	idle bool,
-	labels map[string]string,
-) (_ *Sandbox, err error) {
+func (b *Backend) create(ctx context.Context, id string, spec driver.Spec) (_ *Sandbox, err error) {
 	ctx, span := b.span(ctx, "sandbox.create", id)
 	defer func() { end(span, err) }()
 
@@ -121,8 +118,6 @@ func (b *Backend) create(
 		return nil, err
 	}
 
-	spec := specOf(s, b.defaults)
-	spec.Labels, spec.Idle = labels, idle
 	started := time.Now()
 
 	if err := b.driver.Create(ctx, id, spec); err != nil {

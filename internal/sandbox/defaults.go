@@ -33,10 +33,16 @@ func withDefaults(s, d driver.Spec) driver.Spec {
 	return s
 }
 
-// Resources returns the resources of a sandbox of this spec, with defaults.
+// Resources returns the resources of a sandbox of this spec and of its services, with defaults.
 func (b *Backend) Resources(s rollout.Sandbox) rollout.Resources {
 	spec := specOf(s, b.defaults)
-	return rollout.Resources{CPU: spec.CPU, MemoryMiB: spec.MemoryMiB, DiskMiB: spec.HomeMiB}
+	all := rollout.Resources{CPU: spec.CPU, MemoryMiB: spec.MemoryMiB, DiskMiB: spec.HomeMiB}
+
+	for _, service := range s.Services {
+		all = all.Plus(b.Resources(service.Sandbox(s.Backend)))
+	}
+
+	return all
 }
 
 func specOf(s rollout.Sandbox, d driver.Spec) driver.Spec {
@@ -48,6 +54,8 @@ func specOf(s rollout.Sandbox, d driver.Spec) driver.Spec {
 		GradePaths: s.GradePaths,
 		Changed:    s.Changed,
 		Env:        s.Env,
+		Hosts:      hostsOf(s),
+		Volumes:    volumesOf(s),
 		CPU:        s.CPU,
 		MemoryMiB:  s.MemoryMiB,
 		HomeMiB:    s.DiskMiB,

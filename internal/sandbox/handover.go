@@ -19,7 +19,10 @@ func (b *Backend) HandsOver() bool {
 // CreateIdle creates a sandbox of default size for a later handover. Until then it gets only CPU time that
 // others leave.
 func (b *Backend) CreateIdle(ctx context.Context, id string, labels map[string]string) (*Sandbox, error) {
-	return b.create(ctx, id, rollout.Sandbox{}, true, labels)
+	spec := specOf(rollout.Sandbox{}, b.defaults)
+	spec.Labels, spec.Idle = labels, true
+
+	return b.create(ctx, id, spec)
 }
 
 // HandOver changes the id of the living sandbox from to to, with the labels and sizes for s; see driver.Handover.

@@ -45,6 +45,9 @@ const (
 	// []rollout.CommandResult
 	Setup = "setup.json"
 
+	// []rollout.ServiceState when the agent had ended; missing: no services
+	Services = "services.json"
+
 	// rollout.Packages after setup; empty: none; missing: no setup
 	Packages = "packages.tar"
 

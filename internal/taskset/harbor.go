@@ -35,7 +35,6 @@ func readHarbor(folder fs.FS, source string) (Task, error) {
 	}
 
 	steps := h.settings(&t)
-	h.refuseServices()
 
 	if t.Sandbox["image"] == nil {
 		t.Files = h.texts(t.Uploads, "environment", h.files("environment"), "")
@@ -160,16 +159,6 @@ func (h *harborReader) files(folder string) map[string]string {
 	}
 
 	return all
-}
-
-// refuseServices refuses a compose file beside an image: its services would not run, so the task could not
-// be solved.
-func (h *harborReader) refuseServices() {
-	for _, name := range []string{"docker-compose.yaml", "docker-compose.yml"} {
-		if _, err := fs.Stat(h.folder, path.Join("environment", name)); err == nil {
-			h.refuse("environment/%s: services beside the task's image are not supported", name)
-		}
-	}
 }
 
 // tests returns the test script, with its variables, and the files of the folders. A file of a later folder takes the

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"path"
 	"path/filepath"
 	"time"
 
@@ -22,9 +23,12 @@ type Build struct {
 	// its name, which follows from the content of Folder
 	Image string
 
-	// the build context, with the file Dockerfile
-	Folder  string
-	Timeout time.Duration
+	// the build context
+	Folder string
+
+	// a file of Folder; "": Dockerfile
+	Dockerfile string
+	Timeout    time.Duration
 }
 
 // Bounds of the folder of a build.
@@ -36,11 +40,14 @@ const (
 // harborBuildTime is what Harbor gives a build that has no timeout.
 const harborBuildTime = 10 * time.Minute
 
-const environmentFolder = "environment"
+const (
+	environmentFolder = "environment"
+	dockerfileName    = "Dockerfile"
+)
 
 // build returns the image that the Dockerfile of a folder gives; nil: there is none.
-func (h *harborReader) build(folder string, timeoutSec float64) *Build {
-	if _, err := fs.Stat(h.folder, folder+"/Dockerfile"); errors.Is(err, fs.ErrNotExist) {
+func (h *harborReader) build(folder, file string, timeoutSec float64) *Build {
+	if _, err := fs.Stat(h.folder, path.Join(folder, file)); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 
@@ -54,11 +61,17 @@ func (h *harborReader) build(folder string, timeoutSec float64) *Build {
 		return nil
 	}
 
-	return &Build{
+	b := &Build{
 		Image:   BuiltImages + digest[:32],
 		Folder:  filepath.Join(h.source, folder),
 		Timeout: cmp.Or(time.Duration(timeoutSec*float64(time.Second)), harborBuildTime),
 	}
+	if file != dockerfileName {
+		b.Dockerfile = file
+		b.Image = fmt.Sprintf("%s%x", BuiltImages, sha256.Sum256([]byte(digest+file)))[:len(b.Image)]
+	}
+
+	return b
 }
 
 // folderDigest is the SHA-256 of the names, modes and content of all below a folder, in hex.

@@ -113,15 +113,20 @@ func (h *harborReader) settings(t *Task) []harborStep {
 	h.verifierEnv = h.variables("verifier.env", s.Verifier.Env)
 	h.solutionEnv = h.variables("solution.env", s.Solution.Env)
 
-	if s.Environment.DockerImage == "" {
-		if t.Build = h.build(environmentFolder, s.Environment.BuildSec); t.Build != nil {
-			s.Environment.DockerImage = t.Build.Image
-		}
+	compose := h.compose(t)
+	if compose != nil {
+		compose.environment(&s)
+	} else {
+		h.dockerfile(t, &s)
 	}
 
 	h.separate(t, s)
 
 	size := h.image(s)
+	if compose != nil {
+		compose.addServices(size, s)
+	}
+
 	if t.Verifier != nil && s.Environment.DockerImage != "" {
 		// the agent may leave files there without asking, as in Harbor
 		size["grade_paths"] = []string{rollout.PublishDir}
@@ -149,6 +154,17 @@ func (h *harborReader) settings(t *Task) []harborStep {
 	}
 
 	return s.Steps
+}
+
+// dockerfile makes the image of environment/Dockerfile that of the task, unless it names one.
+func (h *harborReader) dockerfile(t *Task, s *harborSettings) {
+	if s.Environment.DockerImage != "" {
+		return
+	}
+
+	if t.Build = h.build(environmentFolder, dockerfileName, s.Environment.BuildSec); t.Build != nil {
+		s.Environment.DockerImage = t.Build.Image
+	}
 }
 
 // network reads the hosts that setup and agent may reach.

@@ -81,7 +81,7 @@ func (h *harborReader) verifierImage(t *Task, s harborSettings, e harborEnvironm
 		return e.DockerImage
 	}
 
-	if t.VerifierBuild = h.build(testsFolder, cmp.Or(e.BuildSec, s.Environment.BuildSec)); t.VerifierBuild != nil {
+	if t.VerifierBuild = h.build(testsFolder, dockerfileName, cmp.Or(e.BuildSec, s.Environment.BuildSec)); t.VerifierBuild != nil {
 		h.verifierWorkdir = cmp.Or(e.Workdir, h.workdirOf(testsFolder))
 		return t.VerifierBuild.Image
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"maps"
+	"slices"
 
 	"go.yaml.in/yaml/v3"
 
@@ -28,6 +29,8 @@ type Task struct {
 	Build *Build `yaml:"-" json:"-"`
 	// VerifierBuild is the same for the image of Verifier.
 	VerifierBuild *Build `yaml:"-" json:"-"`
+	// ServiceBuilds are those of the services of Sandbox.
+	ServiceBuilds []*Build `yaml:"-" json:"-"`
 
 	ID          string `yaml:"id" json:"id"`
 	Instruction string `yaml:"instruction" json:"instruction"`
@@ -112,6 +115,14 @@ type Task struct {
 	// RequireSandbox and RequireStateful are accepted: no rollout runs without a sandbox.
 	RequireSandbox  bool `yaml:"require_sandbox" json:"require_sandbox"`
 	RequireStateful bool `yaml:"require_stateful_sandbox" json:"require_stateful_sandbox"`
+}
+
+// Builds are the images that are built of the task's folder.
+func (t Task) Builds() []*Build {
+	return slices.DeleteFunc(
+		append([]*Build{t.Build, t.VerifierBuild}, t.ServiceBuilds...),
+		func(b *Build) bool { return b == nil },
+	)
 }
 
 // Digest is the SHA-256 of the task's arguments, in hex. It does not depend on the task's place.

@@ -95,6 +95,9 @@ type SandboxArgs struct {
 	// not secret
 	Env     map[string]string `json:"env,omitempty" jsonschema:"environment variables for all processes of the task, by name. They are kept in its history, so they must not be secrets"`
 	Network string            `json:"network,omitempty" jsonschema:"none: the sandbox has no network of its own. The argument network names the hosts that the task may reach"`
+	// on the backend local
+	Services []rollout.Service `json:"services,omitempty" jsonschema:"programs, such as databases, that run beside the agent's sandbox, each in a sandbox of its own. Their names mean 127.0.0.1 in all of them"`
+	Volumes  []rollout.Volume  `json:"volumes,omitempty" jsonschema:"folders that the sandbox shares with its services"`
 }
 
 // NetworkArgs are hosts that a task may reach: names, *.domain, with or without a port.

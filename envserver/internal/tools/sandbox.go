@@ -2,6 +2,7 @@ package tools
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -50,8 +51,12 @@ func (t *Table) sandbox(a RolloutArgs) (rollout.Sandbox, error) {
 
 	s.User, s.Workdir, s.ImageEnv, s.GradePaths = ask.User, ask.Workdir, ask.ImageEnv, ask.GradePaths
 
-	s.Env = ask.Env
+	s.Env, s.Services, s.Volumes = ask.Env, ask.Services, ask.Volumes
 	if err = s.CheckImage(); err != nil {
+		return s, err
+	}
+
+	if err = t.services(s); err != nil {
 		return s, err
 	}
 
@@ -68,6 +73,27 @@ func (t *Table) sandbox(a RolloutArgs) (rollout.Sandbox, error) {
 	}
 
 	return s, s.CheckMax(t.o.MaxSandbox[cmp.Or(s.Backend, rollout.DefaultBackend)])
+}
+
+// services refuses services that cannot run, whose image the deployment does not have, or that are too large.
+func (t *Table) services(s rollout.Sandbox) error {
+	if err := s.CheckServices(); err != nil {
+		return err
+	}
+
+	for i, service := range s.Services {
+		field := fmt.Sprintf("sandbox.services[%d]", i)
+		if err := t.checkImage(field+".image", cmp.Or(s.Backend, t.o.Backends[0]), service.Image); err != nil {
+			return err
+		}
+
+		err := service.Sandbox(s.Backend).CheckMax(t.o.MaxSandbox[cmp.Or(s.Backend, rollout.DefaultBackend)])
+		if err != nil {
+			return fault.Wrap(fault.Invalid, err, "%s", field)
+		}
+	}
+
+	return nil
 }
 
 // image returns the image from template or sandbox.image, which must not differ.

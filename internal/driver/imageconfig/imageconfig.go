@@ -32,6 +32,9 @@ type Guest struct {
 	// Changed are folders that the agent changed elsewhere; "": the verifier does not get it.
 	Changed []string
 	Env     wire.BaseEnv
+
+	// names of 127.0.0.1, and folders of volumes
+	Hosts, Volumes []string
 }
 
 // rootPath is root's PATH in an image that sets none.
@@ -79,7 +82,11 @@ func (s stored) HoldsPrograms(p string) (bool, error) {
 // Of resolves the spec's fields about the image, which is nil if the spec names none. If users are not
 // separate, the agent cannot be root.
 func Of(use *Image, spec driver.Spec, separate bool) (Guest, error) {
-	g := Guest{Verifier: spec.IsVerifier(), Workdir: spec.Workdir}
+	g := Guest{Verifier: spec.IsVerifier(), Workdir: spec.Workdir, Hosts: spec.Hosts}
+	for _, v := range spec.Volumes {
+		g.Volumes = append(g.Volumes, v.Path)
+	}
+
 	switch {
 	case use == nil && (spec.User != "" || g.Workdir != "" || spec.ImageEnv || len(spec.GradePaths) > 0):
 		return Guest{}, fault.Field(

@@ -7,6 +7,7 @@ package launcher
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -28,6 +29,8 @@ type Config struct {
 	Cgroups []string `json:"cgroups"`
 	// CgroupNamespace is a descriptor of the namespace to enter; 0: none
 	CgroupNamespace int `json:"cgroup_namespace,omitempty"`
+	// Network is a descriptor of the network namespace to enter; 0: none
+	Network int `json:"network,omitempty"`
 
 	// folder for gathered Binds; "": the sources of the binds are used directly
 	Mounts string `json:"mounts"`
@@ -65,6 +68,7 @@ func Run() error {
 	}{
 		{"cgroups", enterCgroups},
 		{"cgroup namespace", enterCgroupNamespace},
+		{"network", enterNetwork},
 		{"mounts", gather},
 		{"image", mountOverlay},
 		{"limits", limit},
@@ -107,6 +111,29 @@ func enterCgroupNamespace(c Config) error {
 	defer unix.Close(c.CgroupNamespace)
 
 	return unix.Setns(c.CgroupNamespace, unix.CLONE_NEWCGROUP)
+}
+
+// lowestPort has the lowest port on which a process of the network namespace may listen without a capability there.
+const lowestPort = "/proc/sys/net/ipv4/ip_unprivileged_port_start"
+
+// enterNetwork enters the network of another sandbox, which belongs to that one's user namespace: no user of this one
+// has a capability there, and a service may need a low port, as every container may have one.
+func enterNetwork(c Config) error {
+	if c.Network == 0 {
+		return nil
+	}
+	defer unix.Close(c.Network)
+
+	if err := unix.Setns(c.Network, unix.CLONE_NEWNET); err != nil {
+		return err
+	}
+
+	// where the settings of the kernel are read-only, services listen above port 1023 only
+	if err := os.WriteFile(lowestPort, []byte("0"), 0); err != nil && !errors.Is(err, unix.EROFS) {
+		return err
+	}
+
+	return nil
 }
 
 func limit(c Config) error {

@@ -31,6 +31,8 @@ type Overlay struct {
 	// Folders are created if missing. An image in which one of them is not a folder, or is reached through
 	// a link, is refused.
 	Folders []string `json:"folders,omitempty"`
+	// Volumes are folders of the host that are mounted at At/NAME, with mapped ids: name → folder.
+	Volumes map[string]string `json:"volumes,omitempty"`
 	// Links are created if missing: path → target. Foreign ones are created only in an image without the file Unless.
 	Links   map[string]string `json:"links"`
 	Foreign map[string]string `json:"foreign"`
@@ -82,7 +84,37 @@ func (o Overlay) Mount() error {
 		return err
 	}
 
+	if err := o.mountVolumes(); err != nil {
+		return err
+	}
+
 	return o.AddTo(filepath.Join(o.At, "root"))
+}
+
+// mountVolumes mounts the volumes, whose files have the ids of the image.
+func (o Overlay) mountVolumes() error {
+	if len(o.Volumes) == 0 {
+		return nil
+	}
+
+	ids, err := idMap(o.Base, o.IDs)
+	if err != nil {
+		return fmt.Errorf("map of user ids: %w", err)
+	}
+	defer unix.Close(ids)
+
+	for name, folder := range o.Volumes {
+		at := filepath.Join(o.At, name)
+		if err := os.Mkdir(at, 0o755); err != nil {
+			return err
+		}
+
+		if err := mountMapped(folder, at, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV, ids); err != nil {
+			return fmt.Errorf("volume (needs Linux 6.3): %w", err)
+		}
+	}
+
+	return nil
 }
 
 // mountMemory mounts the file system that gets what is written.
@@ -146,7 +178,8 @@ func (o Overlay) mountLayers() ([]string, error) {
 			return nil, err
 		}
 
-		if err := mountLayer(o.Layers[n], filepath.Join(o.At, name), ids); err != nil {
+		err := mountMapped(o.Layers[n], filepath.Join(o.At, name), layerAttributes, ids)
+		if err != nil {
 			return nil, fmt.Errorf("layer %s: %w", o.Layers[n], err)
 		}
 
@@ -156,16 +189,18 @@ func (o Overlay) mountLayers() ([]string, error) {
 	return names, nil
 }
 
-// mountLayer mounts a layer, with mapped ids if ids is the descriptor of a map. Linux supports that since
-// 5.12, and for overlayfs since 5.19.
-func mountLayer(from, to string, ids int) error {
+const layerAttributes = unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV
+
+// mountMapped mounts a folder, with mapped ids if ids is the descriptor of a map. Linux supports that since
+// 5.12, for overlayfs since 5.19, and for file systems in memory since 6.3.
+func mountMapped(from, to string, attributes uint64, ids int) error {
 	fd, err := unix.OpenTree(unix.AT_FDCWD, from, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	if err != nil {
 		return &os.PathError{Op: "open_tree", Path: from, Err: err}
 	}
 	defer unix.Close(fd)
 
-	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV}
+	attr := unix.MountAttr{Attr_set: attributes}
 	if ids >= 0 {
 		attr.Attr_set |= unix.MOUNT_ATTR_IDMAP
 		attr.Userns_fd = uint64(ids)

@@ -34,6 +34,7 @@ func (d *Driver) compose(l *launch, dir, id string, spec driver.Spec) error {
 	d.root(c)
 	c.folders(spec)
 	c.shared()
+	c.mountVolumes(spec.Volumes)
 
 	control, err := listen(dir)
 	if err != nil {
@@ -93,7 +94,7 @@ func (d *Driver) serveArgs(l *launch, controlFD int, id string, spec driver.Spec
 	}
 
 	return []string{
-		sandboxdMount, "serve", "--control-fd", strconv.Itoa(controlFD), "--id", id,
+		sandboxdMount, "serve", "--control-fd", strconv.Itoa(controlFD), "--id", id, "--model-addr", modelAddr(spec),
 		"--lease", spec.Lease.String(),
 		"--tree-limit", strconv.Itoa(treeMiB(spec) << 20),
 		"--max-processes", strconv.Itoa(processes),
@@ -159,8 +160,12 @@ func (c *composer) tmpfs(target string, mib int, mode string) {
 // isolate sets namespaces. There is no --die-with-parent: a sandbox outlives the worker that created it,
 // and sandboxd's lease ends it.
 func (c *composer) isolate() {
-	c.opt("--unshare-user", "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts",
+	c.opt("--unshare-user", "--unshare-ipc", "--unshare-pid", "--unshare-uts",
 		"--hostname", "sandbox", "--new-session", "--as-pid-1", "--clearenv")
+
+	if c.launch.stage.Network == 0 {
+		c.opt("--unshare-net")
+	}
 
 	if c.launch.stage.CgroupNamespace == 0 {
 		c.opt("--unshare-cgroup")

@@ -52,7 +52,7 @@ func (d *Driver) clear(ctx context.Context, dir string) error {
 	return empty(dir)
 }
 
-// end kills the sandbox and removes its cgroups. It returns when no process of it is left. For a copy of a
+// end kills the sandbox and removes its cgroups and volumes. It returns when no process of it is left. For a copy of a
 // sandbox's folder it does nothing.
 func (d *Driver) end(ctx context.Context, dir string, s state) error {
 	if living, err := alive(ctx, dir); err != nil || !living && s.copied(dir) {
@@ -74,8 +74,12 @@ func (d *Driver) end(ctx context.Context, dir string, s state) error {
 		}
 
 		living, err := alive(ctx, dir)
-		if err != nil || !living {
+		if err != nil {
 			return err
+		}
+
+		if !living {
+			return dropVolumes(dir)
 		}
 
 		select {

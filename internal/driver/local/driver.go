@@ -84,6 +84,8 @@ var (
 	_ driver.Inspector = (*Driver)(nil)
 	_ driver.Checker   = (*Driver)(nil)
 	_ driver.Preparer  = (*Driver)(nil)
+
+	_ driver.ImageReader = (*Driver)(nil)
 )
 
 // New prepares Dir and inspects this machine. It fails if no sandbox could be created, or only a weak one.
@@ -184,6 +186,10 @@ func existing(path string) (string, error) {
 
 // Prepare implements driver.Preparer: it finds or pulls the image of the spec.
 func (d *Driver) Prepare(ctx context.Context, spec driver.Spec) error {
+	if err := d.checkServices(spec); err != nil {
+		return err
+	}
+
 	use, err := d.use(ctx, spec.Image)
 	if err != nil {
 		return err
@@ -196,6 +202,17 @@ func (d *Driver) Prepare(ctx context.Context, spec driver.Spec) error {
 	_, err = imageconfig.Of(imageconfig.Stored(use), spec, d.uids != nil)
 
 	return err
+}
+
+// Program implements driver.ImageReader.
+func (d *Driver) Program(ctx context.Context, spec driver.Spec) (driver.Program, error) {
+	use, err := d.use(ctx, spec.Image)
+	if err != nil || use == nil {
+		return driver.Program{}, err
+	}
+	defer use.Lock.Close()
+
+	return driver.Program{Entrypoint: use.Image.Entrypoint, Command: use.Image.Cmd, Dir: use.Image.Workdir}, nil
 }
 
 // Renew is a no-op: sandboxd's lease is the only one.

@@ -81,6 +81,10 @@ func (d *Driver) fill(ctx context.Context, l *launch, dir string, spec driver.Sp
 	// reserved for the stage's configuration
 	l.files = []*os.File{nil}
 
+	if err := d.checkServices(spec); err != nil {
+		return err
+	}
+
 	use, err := d.use(ctx, spec.Image)
 	if err != nil {
 		return err
@@ -115,6 +119,10 @@ func (d *Driver) fill(ctx context.Context, l *launch, dir string, spec driver.Sp
 		return err
 	}
 
+	if err := d.joinNetwork(l, spec); err != nil {
+		return err
+	}
+
 	if use != nil {
 		at := filepath.Join(dir, overlayDir)
 		if l.stage.Mounts != "" {
@@ -122,6 +130,9 @@ func (d *Driver) fill(ctx context.Context, l *launch, dir string, spec driver.Sp
 		}
 
 		l.stage.Overlay = d.overlay(use, at, l.base, spec, l.guest)
+		if l.stage.Overlay.Volumes, err = d.volumes(s.ID, spec); err != nil {
+			return err
+		}
 	}
 
 	if err := d.compose(l, dir, s.ID, spec); err != nil {

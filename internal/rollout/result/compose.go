@@ -41,7 +41,7 @@ type Composer struct {
 func (c *Composer) Compose(ctx context.Context) (rollout.Result, error) {
 	res := c.Head.result(c.Target.RolloutID)
 	for _, add := range []func(context.Context, *rollout.Result) error{
-		c.addTrace, c.addEvents, c.addSetup, c.addGrading, c.addSteps, c.addCauses, c.addFiles, c.addLinks, c.addReport,
+		c.addTrace, c.addEvents, c.addSetup, c.addServices, c.addGrading, c.addSteps, c.addCauses, c.addFiles, c.addLinks, c.addReport,
 	} {
 		if err := add(ctx, &res); err != nil {
 			return res, err
@@ -88,6 +88,10 @@ func (c *Composer) addEvents(ctx context.Context, res *rollout.Result) error {
 
 func (c *Composer) addSetup(ctx context.Context, res *rollout.Result) error {
 	return fault.Ignore(c.Store.JSON(ctx, c.key(store.Setup), &res.SetupResults), fault.NotFound)
+}
+
+func (c *Composer) addServices(ctx context.Context, res *rollout.Result) error {
+	return fault.Ignore(c.Store.JSON(ctx, c.key(store.Services), &res.Services), fault.NotFound)
 }
 
 func (c *Composer) addGrading(ctx context.Context, res *rollout.Result) error {

@@ -1,0 +1,611 @@
+package taskset
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+	"mvdan.cc/sh/v3/shell"
+
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// maxCompose bounds a compose file, in bytes.
+const maxCompose = 256 << 10
+
+// composeFile is a compose file with the fields that have a meaning here. Rest has the others.
+type composeFile struct {
+	Services map[string]composeService `yaml:"services"`
+	Volumes  map[string]composeRest    `yaml:"volumes"`
+	Networks map[string]composeRest    `yaml:"networks"`
+	Rest     composeRest               `yaml:",inline"`
+}
+
+// composeRest are fields without a meaning here, by name.
+type composeRest map[string]yaml.Node
+
+// composeService is a service of a compose file.
+type composeService struct {
+	Image       string          `yaml:"image"`
+	Build       *composeBuild   `yaml:"build"`
+	Entrypoint  composeWords    `yaml:"entrypoint"`
+	Command     composeWords    `yaml:"command"`
+	Environment composeMap      `yaml:"environment"`
+	User        string          `yaml:"user"`
+	WorkingDir  string          `yaml:"working_dir"`
+	DependsOn   composeDepends  `yaml:"depends_on"`
+	Healthcheck *composeHealth  `yaml:"healthcheck"`
+	Volumes     []composeVolume `yaml:"volumes"`
+	Networks    composeNetworks `yaml:"networks"`
+	CPUs        string          `yaml:"cpus"`
+	MemLimit    string          `yaml:"mem_limit"`
+	Deploy      *composeDeploy  `yaml:"deploy"`
+	Rest        composeRest     `yaml:",inline"`
+}
+
+// Fields that change nothing here: what they describe is outside of the sandboxes, or never happens.
+var (
+	composeIgnored = []string{"version", "name"}
+
+	serviceIgnored = []string{
+		"expose", "ports", "restart", "labels", "annotations", "logging", "pull_policy", "init", "stop_signal",
+		"stop_grace_period", "attach",
+	}
+	mainIgnored = []string{"container_name", "hostname", "tty", "stdin_open"}
+)
+
+// composeVariables are those that Harbor sets for the compose file of a task.
+var composeVariables = map[string]string{
+	"CONTEXT_DIR": ".", "MAIN_IMAGE_NAME": "", "PREBUILT_IMAGE_NAME": "", "TEST_DIR": "/tests", "CPUS": "0", "MEMORY": "",
+	"NETWORK_MODE": "bridge", "ENV_VERIFIER_LOGS_PATH": "/logs/verifier", "ENV_AGENT_LOGS_PATH": "/logs/agent",
+	"ENV_ARTIFACTS_PATH":      "/logs/artifacts",
+	"HOST_VERIFIER_LOGS_PATH": harborMount, "HOST_AGENT_LOGS_PATH": harborMount, "HOST_ARTIFACTS_PATH": harborMount,
+}
+
+// harborMount stands for a folder that Harbor mounts, which a task here has of its own.
+const harborMount = "./.harbor"
+
+// parseCompose reads a compose file.
+func parseCompose(text string) (f composeFile, err error) {
+	var root yaml.Node
+	if err := yaml.Unmarshal([]byte(text), &root); err != nil {
+		return f, composeError(err)
+	}
+
+	if err := interpolate(&root); err != nil {
+		return f, err
+	}
+
+	return f, composeError(root.Decode(&f))
+}
+
+// composeError is an error of the YAML library in one line.
+func composeError(err error) error {
+	var types *yaml.TypeError
+
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &types):
+		return errors.New(strings.Join(types.Errors, "; "))
+	default:
+		return errors.New(strings.TrimPrefix(err.Error(), "yaml: "))
+	}
+}
+
+// composeVariable is a use of a variable in a value.
+var composeVariable = regexp.MustCompile(`\$(?:\$|([A-Za-z_][A-Za-z0-9_]*)|\{([A-Za-z_][A-Za-z0-9_]*)(?::?-([^}]*))?\}|)`)
+
+// interpolate replaces the variables in all values. A task gets no variable of the host, so a variable has a default or
+// is one of Harbor's own.
+func interpolate(n *yaml.Node) error {
+	if n.Kind == yaml.ScalarNode && strings.Contains(n.Value, "$") {
+		return interpolateValue(n)
+	}
+
+	for i, child := range n.Content {
+		if n.Kind == yaml.MappingNode && i%2 == 0 {
+			// a name
+			continue
+		}
+
+		if err := interpolate(child); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+func interpolateValue(n *yaml.Node) error {
+	var unknown error
+
+	n.Value = composeVariable.ReplaceAllStringFunc(n.Value, func(use string) string {
+		found := composeVariable.FindStringSubmatch(use)
+		name := found[1] + found[2]
+
+		known, ok := composeVariables[name]
+
+		switch {
+		case use == "$$":
+			return "$"
+		case ok && (known != "" || found[3] == ""):
+			return known
+		case strings.Contains(use, "-"):
+			return found[3]
+		}
+
+		unknown = fmt.Errorf(
+			"line %d: %s: must be a value or have a default (${%s:-value}): a task gets no variable of the host",
+			n.Line, use, cmp.Or(name, "NAME"))
+
+		return ""
+	})
+
+	if n.Style == 0 {
+		// it may be a number now
+		n.Tag = ""
+	}
+
+	return unknown
+}
+
+// composeWords is a command: a list, or a text that is split at spaces as by a shell.
+type composeWords []string
+
+// UnmarshalYAML implements yaml.Unmarshaler.
+func (w *composeWords) UnmarshalYAML(n *yaml.Node) error {
+	if n.Kind == yaml.SequenceNode {
+		return n.Decode((*[]string)(w))
+	}
+
+	var text string
+	if err := n.Decode(&text); err != nil {
+		return err
+	}
+
+	if strings.ContainsAny(text, "$`") {
+		return fmt.Errorf("line %d: must be a list, since it has variables: [sh, -c, %q]", n.Line, text)
+	}
+
+	fields, err := shell.Fields(text, func(string) string { return "" })
+	if err != nil {
+		return fmt.Errorf("line %d: %w", n.Line, err)
+	}
+
+	*w = fields
+
+	return nil
+}
+
+// composeMap are variables: a map, or a list of NAME=VALUE.
+type composeMap map[string]string
+
+// UnmarshalYAML implements yaml.Unmarshaler.
+func (m *composeMap) UnmarshalYAML(n *yaml.Node) error {
+	*m = composeMap{}
+
+	if n.Kind == yaml.SequenceNode {
+		var lines []string
+		if err := n.Decode(&lines); err != nil {
+			return err
+		}
+
+		for _, line := range lines {
+			name, value, ok := strings.Cut(line, "=")
+			if !ok {
+				return fmt.Errorf("line %d: %s: must have a value: a task gets no variable of the host", n.Line, name)
+			}
+
+			(*m)[name] = value
+		}
+
+		return nil
+	}
+
+	var values map[string]*string
+	if err := n.Decode(&values); err != nil {
+		return err
+	}
+
+	for name, value := range values {
+		if value == nil {
+			return fmt.Errorf("line %d: %s: must have a value: a task gets no variable of the host", n.Line, name)
+		}
+
+		(*m)[name] = *value
+	}
+
+	return nil
+}
+
+// composeBuild is a build context: a path, or a map.
+type composeBuild struct {
+	Context    string      `yaml:"context"`
+	Dockerfile string      `yaml:"dockerfile"`
+	Rest       composeRest `yaml:",inline"`
+}
+
+// UnmarshalYAML implements yaml.Unmarshaler.
+func (b *composeBuild) UnmarshalYAML(n *yaml.Node) error {
+	type plain composeBuild
+
+	if n.Kind == yaml.ScalarNode {
+		return n.Decode(&b.Context)
+	}
+
+	return n.Decode((*plain)(b))
+}
+
+// Conditions of depends_on.
+const (
+	serviceStarted   = "service_started"
+	serviceHealthy   = "service_healthy"
+	serviceCompleted = "service_completed_successfully"
+)
+
+// composeDepends are conditions by service: a list of services, or a map.
+type composeDepends map[string]string
+
+// UnmarshalYAML implements yaml.Unmarshaler.
+func (d *composeDepends) UnmarshalYAML(n *yaml.Node) error {
+	*d = composeDepends{}
+
+	if n.Kind == yaml.SequenceNode {
+		var names []string
+		if err := n.Decode(&names); err != nil {
+			return err
+		}
+
+		for _, name := range names {
+			(*d)[name] = serviceStarted
+		}
+
+		return nil
+	}
+
+	var all map[string]struct {
+		Condition string `yaml:"condition"`
+	}
+
+	if err := n.Decode(&all); err != nil {
+		return err
+	}
+
+	for name, of := range all {
+		(*d)[name] = cmp.Or(of.Condition, serviceStarted)
+	}
+
+	return nil
+}
+
+// composeHealth is a health check. Times are as in 1m30s.
+type composeHealth struct {
+	Test          composeTest `yaml:"test"`
+	Interval      string      `yaml:"interval"`
+	Timeout       string      `yaml:"timeout"`
+	StartPeriod   string      `yaml:"start_period"`
+	StartInterval string      `yaml:"start_interval"`
+	Retries       int         `yaml:"retries"`
+	Disable       bool        `yaml:"disable"`
+	Rest          composeRest `yaml:",inline"`
+}
+
+// composeTest is the command of a health check: a list that begins with its kind, or a text for a shell.
+type composeTest []string
+
+// UnmarshalYAML implements yaml.Unmarshaler.
+func (t *composeTest) UnmarshalYAML(n *yaml.Node) error {
+	if n.Kind == yaml.SequenceNode {
+		return n.Decode((*[]string)(t))
+	}
+
+	*t = composeTest{"CMD-SHELL", n.Value}
+
+	return nil
+}
+
+// composeVolume is a mount: SOURCE:TARGET:MODE, or a map.
+type composeVolume struct {
+	Type     string      `yaml:"type"`
+	Source   string      `yaml:"source"`
+	Target   string      `yaml:"target"`
+	ReadOnly bool        `yaml:"read_only"`
+	Rest     composeRest `yaml:",inline"`
+}
+
+// UnmarshalYAML implements yaml.Unmarshaler.
+func (v *composeVolume) UnmarshalYAML(n *yaml.Node) error {
+	type plain composeVolume
+
+	if n.Kind == yaml.MappingNode {
+		return n.Decode((*plain)(v))
+	}
+
+	var text string
+	if err := n.Decode(&text); err != nil {
+		return err
+	}
+
+	parts := strings.Split(text, ":")
+
+	switch {
+	case len(parts) == 1:
+		v.Target = parts[0]
+	case len(parts) == 2 || len(parts) == 3 && (parts[2] == "ro" || parts[2] == "rw"):
+		v.Source, v.Target, v.ReadOnly = parts[0], parts[1], len(parts) == 3 && parts[2] == "ro"
+	default:
+		return fmt.Errorf("line %d: %q: must be a volume such as data:/data or data:/data:ro", n.Line, text)
+	}
+
+	v.Type = "volume"
+	if strings.HasPrefix(v.Source, ".") || strings.HasPrefix(v.Source, "/") || strings.HasPrefix(v.Source, "~") {
+		v.Type = "bind"
+	}
+
+	return nil
+}
+
+// composeNetworks are networks: a list of names, or a map.
+type composeNetworks map[string]composeRest
+
+// UnmarshalYAML implements yaml.Unmarshaler.
+func (w *composeNetworks) UnmarshalYAML(n *yaml.Node) error {
+	if n.Kind != yaml.SequenceNode {
+		return n.Decode((*map[string]composeRest)(w))
+	}
+
+	var names []string
+	if err := n.Decode(&names); err != nil {
+		return err
+	}
+
+	*w = composeNetworks{}
+	for _, name := range names {
+		(*w)[name] = nil
+	}
+
+	return nil
+}
+
+// composeDeploy has the size of a service.
+type composeDeploy struct {
+	Resources struct {
+		Limits struct {
+			CPUs   string      `yaml:"cpus"`
+			Memory string      `yaml:"memory"`
+			Rest   composeRest `yaml:",inline"`
+		} `yaml:"limits"`
+		// of a cluster
+		Reservations yaml.Node   `yaml:"reservations"`
+		Rest         composeRest `yaml:",inline"`
+	} `yaml:"resources"`
+	Rest composeRest `yaml:",inline"`
+}
+
+// composeReader puts the services of a task's compose file into its sandbox.
+type composeReader struct {
+	*harborReader
+	file composeFile
+
+	// of the file
+	path string
+	task *Task
+}
+
+// compose reads the compose file of environment/ and returns its services, and what it says about the agent's own
+// sandbox. It is nil without a file.
+func (h *harborReader) compose(t *Task) *composeReader {
+	for _, name := range []string{"docker-compose.yaml", "docker-compose.yml"} {
+		name = path.Join(environmentFolder, name)
+
+		text, err := readFile(h.folder, name, maxCompose)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+
+		c := &composeReader{harborReader: h, path: name, task: t}
+		if err == nil {
+			c.file, err = parseCompose(text)
+		}
+
+		if err != nil {
+			h.refuse("%s: %v", name, err)
+		}
+
+		c.checkTop()
+
+		return c
+	}
+
+	return nil
+}
+
+// no refuses a field of the file.
+func (c *composeReader) no(field, format string, args ...any) {
+	c.refuse("%s: %s: %s", c.path, field, fmt.Sprintf(format, args...))
+}
+
+// rest refuses the fields without a meaning here, except for extensions and those that change nothing.
+func (c *composeReader) rest(at string, rest composeRest, ignored ...string) {
+	for _, name := range sortedKeys(rest) {
+		if !strings.HasPrefix(name, "x-") && !slices.Contains(ignored, name) {
+			c.no(at+name, "is not supported")
+		}
+	}
+}
+
+func (c *composeReader) checkTop() {
+	c.rest("", c.file.Rest, composeIgnored...)
+
+	for _, name := range sortedKeys(c.file.Volumes) {
+		c.rest("volumes."+name+".", c.file.Volumes[name], "labels")
+	}
+
+	for _, name := range sortedKeys(c.file.Networks) {
+		c.rest("networks."+name+".", c.file.Networks[name], "labels", "driver", "internal")
+	}
+
+	// all sandboxes of a rollout have one network, so several would hide nothing from anybody
+	var all []string
+
+	for _, name := range sortedKeys(c.file.Services) {
+		networks := c.file.Services[name].Networks
+		for _, network := range sortedKeys(networks) {
+			c.rest("services."+name+".networks."+network+".", networks[network])
+		}
+
+		names := sortedKeys(networks)
+		if len(names) == 0 {
+			names = []string{"default"}
+		}
+
+		if all != nil && !slices.Equal(all, names) {
+			c.no("services."+name+".networks", "all services have one network here, so they must name the same")
+		}
+
+		all = names
+	}
+}
+
+// environment adds what the file says about the agent's own sandbox to the settings, where they say nothing.
+func (c *composeReader) environment(s *harborSettings) {
+	m, at := c.file.Services[rollout.MainService], "services."+rollout.MainService+"."
+	c.checkMain(at, m)
+
+	e := &s.Environment
+	if e.DockerImage == "" {
+		if c.task.Build = c.buildOf(at, m.Build, *s); c.task.Build != nil {
+			e.DockerImage = c.task.Build.Image
+		}
+	}
+
+	if e.DockerImage = cmp.Or(e.DockerImage, m.Image); e.DockerImage == "" {
+		c.dockerfile(c.task, s)
+	}
+
+	if e.DockerImage == "" {
+		c.no(at+"image", "is missing: a task with services needs an image or a Dockerfile")
+	}
+
+	cpu, memory := c.size(at, m)
+
+	e.CPUs, e.Workdir = cmp.Or(e.CPUs, cpu), cmp.Or(e.Workdir, m.WorkingDir)
+	if e.Memory == "" {
+		e.MemoryMB = cmp.Or(e.MemoryMB, float64(memory))
+	}
+
+	env := maps.Clone(map[string]string(m.Environment))
+	if env == nil {
+		env = map[string]string{}
+	}
+
+	maps.Copy(env, e.Env)
+	e.Env = env
+}
+
+// checkMain refuses fields of the agent's own sandbox that are those of the settings, or that have no meaning.
+func (c *composeReader) checkMain(at string, m composeService) {
+	c.rest(at, m.Rest, slices.Concat(serviceIgnored, mainIgnored)...)
+
+	if !idles(slices.Concat(m.Entrypoint, m.Command)) {
+		c.no(at+"command", "must be left out: the agent is what runs there; start programs in the image of another service")
+	}
+
+	if m.User != "" {
+		c.no(at+"user", "must be left out: set agent.user of %s", harborFile)
+	}
+
+	if m.Healthcheck != nil {
+		c.no(at+"healthcheck", "must be left out: set environment.healthcheck of %s", harborFile)
+	}
+
+	for _, name := range sortedKeys(m.DependsOn) {
+		c.checkCondition(at, name, m.DependsOn[name])
+	}
+}
+
+// addServices adds the services and their volumes to the sandbox.
+func (c *composeReader) addServices(sandbox map[string]any, s harborSettings) {
+	services := c.services(s)
+	volumes := c.volumes("services."+rollout.MainService+".", c.file.Services[rollout.MainService].Volumes)
+
+	if len(services) == 0 {
+		// nobody shares a volume
+		return
+	}
+
+	sandbox["services"] = services
+	if len(volumes) > 0 {
+		sandbox["volumes"] = volumes
+	}
+
+	all := rollout.Sandbox{Image: cmp.Or(s.Environment.DockerImage, "unknown"), Services: services, Volumes: volumes}
+	if err := all.CheckServices(); err != nil {
+		c.refuse("%s: %v", c.path, err)
+	}
+}
+
+// idles reports whether a command only keeps a container running.
+func idles(argv []string) bool {
+	text := strings.Join(argv, " ")
+	for _, shell := range []string{"sh -c ", "bash -c ", "/bin/sh -c ", "/bin/bash -c "} {
+		text = strings.TrimPrefix(text, shell)
+	}
+
+	return slices.Contains([]string{"", "sleep infinity", "tail -f /dev/null", "bash", "sh", "/bin/bash", "/bin/sh"}, text)
+}
+
+// services returns the services beside the agent's sandbox, and adds the builds of their images to the task.
+func (c *composeReader) services(s harborSettings) []rollout.Service {
+	var services []rollout.Service
+
+	once := c.once()
+
+	for _, name := range sortedKeys(c.file.Services) {
+		if name != rollout.MainService {
+			service := c.service(name, c.file.Services[name], s)
+			service.Once = once[name]
+			services = append(services, service)
+		}
+	}
+
+	return services
+}
+
+// once are the services that others await the end of.
+func (c *composeReader) once() map[string]bool {
+	all := map[string]bool{}
+
+	for _, s := range c.file.Services {
+		for name, condition := range s.DependsOn {
+			if condition == serviceCompleted {
+				all[name] = true
+			}
+		}
+	}
+
+	return all
+}
+
+// checkCondition refuses a condition of depends_on that would not be awaited.
+func (c *composeReader) checkCondition(at, name, condition string) {
+	on, ok := c.file.Services[name]
+	field := at + "depends_on." + name
+
+	switch {
+	case !ok:
+		c.no(field, "there is no such service")
+	case condition == serviceHealthy && (on.Healthcheck == nil || on.Healthcheck.Disable):
+		c.no(field, "%s needs services.%s.healthcheck: that of an image is not read", condition, name)
+	case condition != serviceStarted && condition != serviceHealthy && condition != serviceCompleted:
+		c.no(field+".condition", "must be %s, %s or %s, got %q", serviceStarted, serviceHealthy, serviceCompleted, condition)
+	}
+}
