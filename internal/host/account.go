@@ -130,6 +130,7 @@ func (l *ledger) add(c *Capacity, owner string, size rollout.Resources) {
 	t := l.of[c]
 	t.n++
 	t.owners[owner]++
+
 	l.addSize(c, size)
 }
 
