@@ -249,8 +249,8 @@ func TestContinuationOfAnEndpoint(t *testing.T) {
 	c, err := config.Load(nil, config.Environ{"ROLLOUTD_GATEWAY_CONTINUATION": "vllm=messages"})
 	require.NoError(t, err)
 	require.NoError(t, c.Validate())
-	require.Equal(t, config.ContinueMessages, c.Gateway.ContinuationOf("vllm"))
-	require.Equal(t, config.ContinueAuto, c.Gateway.ContinuationOf("openai"))
+	require.Equal(t, rollout.ContinuationMessages, c.Gateway.ContinuationOf("vllm"))
+	require.Equal(t, rollout.ContinuationAuto, c.Gateway.ContinuationOf("openai"))
 
 	c.Gateway.Continuation = map[string]string{"default": "tokens", "vlm": "auto"}
 	err = c.Validate()

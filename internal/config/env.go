@@ -103,6 +103,10 @@ func Variables() []Variable {
 			worded(func(c *Config) *map[string]string { return &c.Gateway.CacheSalt }),
 		},
 		{
+			"ROLLOUTD_GATEWAY_USER_TURN", "gateway.user_turn",
+			worded(func(c *Config) *map[string]string { return &c.Gateway.UserTurn }),
+		},
+		{
 			"ROLLOUTD_GATEWAY_ON_ENGINE_FAULT", "gateway.on_engine_fault",
 			worded(func(c *Config) *map[string]string { return &c.Gateway.OnEngineFault }),
 		},

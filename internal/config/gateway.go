@@ -58,8 +58,10 @@ type Gateway struct {
 
 	// requests at once under a rate; 0: those of one second
 	Burst map[string]float64 `yaml:"burst"`
-	// Continuation is one of the values below, by the name of an endpoint; "": ContinueAuto.
+	// Continuation is a rollout.Continuation, by the name of an endpoint; "": auto.
 	Continuation map[string]string `yaml:"continuation"`
+	// UserTurn is a rollout.UserTurn, by the name of an endpoint; "": continue.
+	UserTurn map[string]string `yaml:"user_turn"`
 	// CacheSalt is one of the values below, by the name of an endpoint; "": SaltTurn.
 	CacheSalt map[string]string `yaml:"cache_salt"`
 	// OnEngineFault is what happens to replies with a fault of the engine, by the name of an endpoint; "": keep.
@@ -84,13 +86,6 @@ const (
 	ReplyPassThrough = "pass_through"
 )
 
-// Values of Gateway.Continuation.
-const (
-	ContinueAuto     = "auto"
-	ContinueMessages = "messages"
-	ContinueRequired = "required"
-)
-
 // Values of Gateway.CacheSalt.
 const (
 	SaltOff     = "off"
@@ -105,8 +100,13 @@ const DefaultUpstream = "default"
 func (g Gateway) Of(m map[string]float64, name string) float64 { return valueOf(m, name) }
 
 // ContinuationOf returns how calls of an endpoint continue a conversation.
-func (g Gateway) ContinuationOf(name string) string {
-	return cmp.Or(valueOf(g.Continuation, name), ContinueAuto)
+func (g Gateway) ContinuationOf(name string) rollout.Continuation {
+	return rollout.Continuation(cmp.Or(valueOf(g.Continuation, name), string(rollout.ContinuationAuto)))
+}
+
+// UserTurnOf returns how conversations with an endpoint go on at a user message after a final answer.
+func (g Gateway) UserTurnOf(name string) rollout.UserTurn {
+	return rollout.UserTurn(cmp.Or(valueOf(g.UserTurn, name), string(rollout.UserTurnContinue)))
 }
 
 // CacheSaltOf returns when calls of an endpoint get another salt of its prefix cache.
@@ -173,7 +173,11 @@ func (g Gateway) validate(p *problems) {
 		g.ReplyMemoryMiB,
 	)
 
-	p.words("gateway.continuation", g.Continuation, ContinueAuto, ContinueMessages, ContinueRequired)
+	p.words(
+		"gateway.continuation", g.Continuation,
+		string(rollout.ContinuationAuto), string(rollout.ContinuationMessages), string(rollout.ContinuationRequired),
+	)
+	p.words("gateway.user_turn", g.UserTurn, string(rollout.UserTurnContinue), string(rollout.UserTurnRender))
 	p.words("gateway.cache_salt", g.CacheSalt, SaltOff, SaltTurn, SaltRollout)
 	p.words(
 		"gateway.on_engine_fault", g.OnEngineFault,
@@ -207,15 +211,18 @@ func (g Gateway) validate(p *problems) {
 	}
 }
 
-// words refuses values of endpoints that are none of three words.
-func (p *problems) words(path string, of map[string]string, one, two, three string) {
+// words refuses values of endpoints that are none of the words.
+func (p *problems) words(path string, of map[string]string, allowed ...string) {
+	last := len(allowed) - 1
+	list := strings.Join(allowed[:last], ", ") + " or " + allowed[last]
+
 	for _, name := range slices.Sorted(maps.Keys(of)) {
 		word := of[name]
 		p.check(
-			slices.Contains([]string{one, two, three}, word),
+			slices.Contains(allowed, word),
 			path+"."+name,
-			"must be %s, %s or %s, got %q",
-			one, two, three, word,
+			"must be %s, got %q",
+			list, word,
 		)
 		p.endpoint(path, name)
 	}

@@ -25,6 +25,10 @@ const (
 // Forest has the conversations of a rollout: of its agent, its subagents, and each branch of them. Nodes are added and
 // never changed. It is safe for concurrent use; the zero value is empty.
 type Forest struct {
+	// RenderUserTurns: a user message after a final answer begins a new prompt by messages, as a template that then
+	// shows no earlier thoughts would have it. Set before the first use.
+	RenderUserTurns bool
+
 	mu    sync.Mutex
 	roots []*node
 	ids   int
@@ -75,6 +79,9 @@ type node struct {
 	depth    int
 	children []*node
 }
+
+// answers reports whether the reply is a final answer.
+func (n *node) answers() bool { return len(n.reply.calls) == 0 }
 
 // prompt returns the ids of the node's prompt.
 func (n *node) prompt() []int32 {
@@ -131,6 +138,8 @@ func (f *Forest) Plan(ctx context.Context, render Render, digest Digest, message
 		p.Fallback = NoMatch
 	case at.unfit != "":
 		p.Fallback = at.unfit
+	case f.RenderUserTurns && at.answers() && slices.ContainsFunc(rest, func(m message) bool { return m.role == "user" }):
+		p.Fallback = UserTurn
 	case slices.ContainsFunc(p.messages, func(m message) bool { return m.media }):
 		p.Fallback = Media
 	case len(rest) == 0 || slices.ContainsFunc(rest, func(m message) bool { return m.role != "user" && m.role != "tool" }):

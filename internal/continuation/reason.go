@@ -16,9 +16,10 @@ const (
 	StopText  = "stop_text: the request has stop texts, and a text is no token"
 
 	// the conversation
-	NoMatch = "no_match: the request does not repeat an earlier conversation and its reply"
-	Role    = "role: after the reply come messages other than of the user or a tool"
-	Media   = "media: the conversation has more than text"
+	NoMatch  = "no_match: the request does not repeat an earlier conversation and its reply"
+	Role     = "role: after the reply come messages other than of the user or a tool"
+	UserTurn = "user_turn: a user message follows a final answer, and user_turn is render"
+	Media    = "media: the conversation has more than text"
 
 	// the suffix is not the template's
 	UnlikeTemplate = "audit: the chat template shows the conversation otherwise than its continuation does"
@@ -41,7 +42,7 @@ func words() []string {
 	var all []string
 
 	for _, reason := range []string{
-		NoCommonEnd, StopNotFound, Truncated, StopText, NoMatch, Role, Media, UnlikeTemplate, NoIDs, IDsIgnored,
+		NoCommonEnd, StopNotFound, Truncated, StopText, NoMatch, Role, UserTurn, Media, UnlikeTemplate, NoIDs, IDsIgnored,
 		IDsRefused, TokenizeFailed,
 	} {
 		all = append(all, WordOf(reason))

@@ -52,9 +52,8 @@ func (d *Daemon) gatewayTier() tier.Tier {
 			TracerProvider: otel.GetTracerProvider(),
 			Egress:         policy,
 			Bounds:         boundsOf(d.cfg.Gateway),
-			Continuation: func(upstream string) gateway.Continuation {
-				return gateway.Continuation(d.cfg.Gateway.ContinuationOf(upstream))
-			},
+			Continuation:   d.cfg.Gateway.ContinuationOf,
+			UserTurn:       d.cfg.Gateway.UserTurnOf,
 			CacheSalt: func(upstream string) gateway.CacheSalt {
 				return gateway.CacheSalt(d.cfg.Gateway.CacheSaltOf(upstream))
 			},

@@ -17,18 +17,6 @@ import (
 	"github.com/rolloutd/rolloutd/internal/trace"
 )
 
-// Continuation says how the calls of an agent that repeat its conversation are made.
-type Continuation string
-
-const (
-	// ContinueAuto: by token ids where a probe saw that the endpoint takes them, and else by messages.
-	ContinueAuto Continuation = "auto"
-	// ContinueMessages: by messages.
-	ContinueMessages Continuation = "messages"
-	// ContinueRequired: by token ids. A call that cannot continue by ids ends the rollout.
-	ContinueRequired Continuation = "required"
-)
-
 // continued makes the call: by the ids of the conversation that it continues, if there are any.
 func (r *route) continued(ctx context.Context, c *call) *upstream.Result {
 	if !r.continuable(c.ask) {
@@ -36,7 +24,7 @@ func (r *route) continued(ctx context.Context, c *call) *upstream.Result {
 	}
 
 	plan := r.plan(ctx, c)
-	if plan.Fallback != "" && r.continuation == ContinueRequired {
+	if plan.Fallback != "" && r.continuation == rollout.ContinuationRequired {
 		return &upstream.Result{Problem: refusal(plan.Fallback)}
 	}
 
@@ -62,28 +50,28 @@ func (r *route) continued(ctx context.Context, c *call) *upstream.Result {
 func refusal(reason string) *upstream.Problem {
 	return &upstream.Problem{
 		Class: upstream.Refused,
-		Text:  "continuation " + string(ContinueRequired) + ": " + reason,
+		Text:  "continuation " + string(rollout.ContinuationRequired) + ": " + reason,
 	}
 }
 
 // continuable reports whether a call may continue a conversation by ids: of the agent or a subagent, and its endpoint
 // names ids on this API. A call from the host that gives a reason continues by messages.
 func (r *route) continuable(a *dialect.Request) bool {
-	if r.continuation == ContinueMessages || r.trace == nil || a.API != reply.Chat || !a.NeedsIDs || !isTurn(a.Kind) ||
+	if r.continuation == rollout.ContinuationMessages || r.trace == nil || a.API != reply.Chat || !a.NeedsIDs || !isTurn(a.Kind) ||
 		a.Fallback != "" {
 		return false
 	}
 
 	known := r.probeReport()
 
-	return known.CaptureLevel == "" || known.PromptIDs != "" || r.continuation == ContinueRequired
+	return known.CaptureLevel == "" || known.PromptIDs != "" || r.continuation == rollout.ContinuationRequired
 }
 
 // refusesIDs reports whether the endpoint refused a call that has its prompt as ids.
 func (r *route) refusesIDs(a *dialect.Request, res *upstream.Result) bool {
 	p := res.Problem
 
-	return a.Prompt.IDs != nil && r.continuation != ContinueRequired && p != nil &&
+	return a.Prompt.IDs != nil && r.continuation != rollout.ContinuationRequired && p != nil &&
 		(p.Class == upstream.Rejected || p.Class == upstream.Refused)
 }
 
@@ -98,8 +86,8 @@ func (r *route) plan(ctx context.Context, c *call) continuation.Plan {
 
 	digest, messages := promptParts(c.ask.Body)
 
-	by := r.probeReport().PromptIDs
-	if by == "" && r.continuation != ContinueRequired {
+	by := r.takesIDs()
+	if by == "" && r.continuation != rollout.ContinuationRequired {
 		// a probe may yet find it
 		return r.forest.Recorded(digest, messages)
 	}
@@ -115,9 +103,32 @@ func (r *route) plan(ctx context.Context, c *call) continuation.Plan {
 	plan := r.forest.Plan(ctx, render, digest, messages)
 	if plan.Prompt != nil {
 		c.ask.Prompt = dialect.PromptIDs{IDs: plan.Prompt, By: cmp.Or(by, rollout.PromptKVTransfer)}
+		r.noteTakesIDs(c.ask.Prompt.By)
 	}
 
 	return plan
+}
+
+// takesIDs returns how the endpoint takes the ids of a prompt; "": it does not, or it is not known.
+func (r *route) takesIDs() rollout.PromptMember {
+	if known := r.probeReport(); known.CaptureLevel != "" {
+		return known.PromptIDs
+	}
+
+	r.mu.Lock()
+	defer r.mu.Unlock()
+
+	return r.journal.PromptIDs
+}
+
+func (r *route) noteTakesIDs(by rollout.PromptMember) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+
+	if r.journal.PromptIDs != by {
+		r.journal.PromptIDs = by
+		r.saveOrLog("how the endpoint takes ids")
+	}
 }
 
 // noteReply adds the call to the conversations, and compares the prompt that the endpoint used with the one sent.
@@ -126,7 +137,7 @@ func (r *route) noteReply(c *call, plan continuation.Plan, res *upstream.Result)
 		r.forest.Stop(continuation.IDsIgnored)
 		c.ask.Fallback = continuation.IDsIgnored
 
-		if r.continuation == ContinueRequired {
+		if r.continuation == rollout.ContinuationRequired {
 			res.Problem = refusal(continuation.IDsIgnored)
 			return
 		}

@@ -270,7 +270,7 @@ func TestContinuationOfAgents(t *testing.T) {
 
 	for name, one := range map[string]struct {
 		engine    *talker
-		how       gateway.Continuation
+		how       rollout.Continuation
 		words     []string
 		sequences int
 	}{
@@ -284,7 +284,7 @@ func TestContinuationOfAgents(t *testing.T) {
 			t.Parallel()
 
 			s := newTalk(t, one.engine, func(o *gateway.Options) {
-				o.Continuation = func(string) gateway.Continuation { return one.how }
+				o.Continuation = func(string) rollout.Continuation { return one.how }
 			})
 			s.whole(t)
 
@@ -373,7 +373,7 @@ func TestContinuationThatIsRequired(t *testing.T) {
 	t.Parallel()
 
 	required := func(o *gateway.Options) {
-		o.Continuation = func(string) gateway.Continuation { return gateway.ContinueRequired }
+		o.Continuation = func(string) rollout.Continuation { return rollout.ContinuationRequired }
 	}
 
 	s := newTalk(t, &talker{takes: "kv_transfer_params"}, required)
@@ -414,4 +414,122 @@ func TestContinuationAfterARestart(t *testing.T) {
 	require.Equal(t, []string{"", ""}, words)
 	require.Len(t, sequences, 1)
 	require.Equal(t, rollout.BranchRoot, sequences[0].Branch)
+}
+
+// A call that a crash of the gateway cut off is made again with the same bytes, though no probe has looked at the
+// endpoint since.
+func TestContinuationOfACallThatWasCutOff(t *testing.T) {
+	t.Parallel()
+
+	s := newTalk(t, &talker{takes: "kv_transfer_params"})
+	s.say(t, callsOne(), systemSays, userAsks)
+
+	body := chatBody(systemSays, userAsks, repeatsOne, resultOne)
+	begun := make(chan struct{}, 1)
+	talk := s.engine.ServeHTTP
+
+	s.model.mu.Lock()
+	s.model.steps = []http.HandlerFunc{func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/tokenize" {
+			talk(w, r)
+			return
+		}
+
+		begun <- struct{}{}
+
+		<-r.Context().Done()
+	}}
+	s.model.mu.Unlock()
+
+	_ = startSend(t, s.url, "cut-off", body)
+	await(t, begun)
+	s.stop()
+
+	requests := s.model.requests()
+	first := requests[len(requests)-1]
+
+	s.engine.mu.Lock()
+	s.engine.replies = append(s.engine.replies, callsTwo())
+	s.engine.mu.Unlock()
+	s.model.mu.Lock()
+	s.model.steps = []http.HandlerFunc{talk}
+	s.model.mu.Unlock()
+
+	s.start(t)
+	s.url = s.channels.url(t, s.route(s.model.URL).SandboxID)
+
+	require.Equal(t, http.StatusOK, send(t.Context(), s.url, "cut-off", body).status)
+
+	requests = s.model.requests()
+
+	require.Contains(t, first.body, `"kv_transfer_params"`)
+	require.Equal(t, first.body, requests[len(requests)-1].body)
+}
+
+// With "render" a user message after a final answer begins a new sequence, and the conversation goes on from there.
+func TestContinuationAtAUserTurn(t *testing.T) {
+	t.Parallel()
+
+	s := newTalk(t, &talker{takes: "kv_transfer_params"}, func(o *gateway.Options) {
+		o.UserTurn = func(string) rollout.UserTurn { return rollout.UserTurnRender }
+	})
+	s.whole(t)
+	s.say(t, callsOne(), systemSays, userAsks, repeatsOne, resultOne, repeatsTwo, resultTwo,
+		`{"role":"assistant","content":"Done."}`, `{"role":"user","content":"more"}`)
+
+	words, sequences := s.words(t)
+	require.Equal(t, []string{"", "", "", "user_turn", ""}, words)
+	require.Len(t, sequences, 3)
+}
+
+// Agents of other APIs whose calls are translated continue by ids, too: their messages, as translated, repeat the reply.
+func TestContinuationOfTranslatedAgents(t *testing.T) {
+	t.Parallel()
+
+	for path, bodies := range map[string][2]string{
+		"/v1/messages": {
+			`{"model":"c","max_tokens":100,"system":"Be.","messages":[{"role":"user","content":"go"}],` +
+				`"tools":[{"name":"bash","input_schema":{"type":"object"}}]}`,
+			`{"model":"c","max_tokens":100,"system":"Be.","messages":[{"role":"user","content":"go"},` +
+				`{"role":"assistant","content":[{"type":"thinking","thinking":"hm","signature":""},{"type":"tool_use","id":"c1","name":"bash","input":{"a":2,"b":1}}]},` +
+				`{"role":"user","content":[{"type":"tool_result","tool_use_id":"c1","content":"one"}]}],` +
+				`"tools":[{"name":"bash","input_schema":{"type":"object"}}]}`,
+		},
+		"/v1/responses": {
+			`{"model":"g","instructions":"Be.","input":[{"type":"message","role":"user","content":[{"type":"input_text","text":"go"}]}],` +
+				`"tools":[{"type":"function","name":"bash","parameters":{"type":"object"}}]}`,
+			`{"model":"g","instructions":"Be.","input":[{"type":"message","role":"user","content":[{"type":"input_text","text":"go"}]},` +
+				`{"type":"function_call","call_id":"c1","name":"bash","arguments":"{\"b\": 1, \"a\": 2}"},` +
+				`{"type":"function_call_output","call_id":"c1","output":"one"}],` +
+				`"tools":[{"type":"function","name":"bash","parameters":{"type":"object"}}]}`,
+		},
+		"/v1beta/models/gemini-x:generateContent": {
+			`{"systemInstruction":{"parts":[{"text":"Be."}]},"contents":[{"role":"user","parts":[{"text":"go"}]}],` +
+				`"tools":[{"functionDeclarations":[{"name":"bash","parameters":{"type":"OBJECT"}}]}]}`,
+			`{"systemInstruction":{"parts":[{"text":"Be."}]},"contents":[{"role":"user","parts":[{"text":"go"}]},` +
+				`{"role":"model","parts":[{"functionCall":{"id":"c1","name":"bash","args":{"a":2,"b":1}}}]},` +
+				`{"role":"user","parts":[{"functionResponse":{"id":"c1","name":"bash","response":{"output":"one"}}}]}],` +
+				`"tools":[{"functionDeclarations":[{"name":"bash","parameters":{"type":"OBJECT"}}]}]}`,
+		},
+	} {
+		t.Run(path, func(t *testing.T) {
+			t.Parallel()
+
+			e := &talker{takes: "kv_transfer_params", replies: []spoken{callsOne(), answersWith("Done.")}}
+			s := &talk{host: newHost(t), engine: e, model: newEngine(t, e.ServeHTTP)}
+			r := s.translatedRoute(s.model.URL)
+			s.id, s.url = r.ID, s.open(t, r)
+			_, err := s.client.Inspect(t.Context(), s.id, gatewayapi.InspectTime)
+			require.NoError(t, err)
+
+			for n, body := range bodies {
+				got := sendTo(t.Context(), s.url+path, fmt.Sprint("call-", n), body)
+				require.Equal(t, http.StatusOK, got.status, got.body)
+			}
+
+			words, sequences := s.words(t)
+			require.Equal(t, []string{"", ""}, words)
+			require.Len(t, sequences, 1)
+		})
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/durable"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/gateway/gatewayapi"
+	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/trajectory"
 )
 
@@ -32,6 +33,10 @@ type Journal struct {
 
 	// whose sessions were registered
 	Processes []string `json:"processes,omitempty"`
+
+	// how the endpoint takes the ids of a prompt, since a call had them: without a report of a probe after a restart, a
+	// repeated call has the same bytes
+	PromptIDs rollout.PromptMember `json:"prompt_ids,omitempty"`
 
 	// a probe found log probabilities that do not belong to the sampled distribution
 	RawLogprobs bool `json:"raw_logprobs,omitempty"`

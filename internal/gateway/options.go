@@ -48,10 +48,13 @@ type Options struct {
 	Egress egress.Policy
 	// Bounds returns the limits of an upstream by name; nil: none.
 	Bounds func(upstream string) limits.Bounds
-	// Continuation returns how calls of an upstream, by name, continue a conversation; nil: ContinueAuto.
-	Continuation func(upstream string) Continuation
+	// Continuation returns how calls of an upstream, by name, continue a conversation; nil: rollout.ContinuationAuto.
+	Continuation func(upstream string) rollout.Continuation
 	// CacheSalt returns when calls of an upstream, by name, get another cache salt; nil: SaltTurn.
 	CacheSalt func(upstream string) CacheSalt
+	// UserTurn returns how conversations with an upstream, by name, go on at a user message after a final answer; nil:
+	// rollout.UserTurnContinue.
+	UserTurn func(upstream string) rollout.UserTurn
 	// OnEngineFault returns what happens to replies of an upstream, by name, with a fault of the engine; nil: FaultKeep.
 	OnEngineFault func(upstream string) rollout.OnEngineFault
 	// Audit returns which share of an upstream's turns is scored again in the background, by name; nil: none.
@@ -125,11 +128,15 @@ func (o Options) withDefaults() Options {
 	}
 
 	if o.Continuation == nil {
-		o.Continuation = func(string) Continuation { return ContinueAuto }
+		o.Continuation = func(string) rollout.Continuation { return rollout.ContinuationAuto }
 	}
 
 	if o.CacheSalt == nil {
 		o.CacheSalt = func(string) CacheSalt { return SaltTurn }
+	}
+
+	if o.UserTurn == nil {
+		o.UserTurn = func(string) rollout.UserTurn { return rollout.UserTurnContinue }
 	}
 
 	if o.OnEngineFault == nil {

@@ -94,7 +94,7 @@ type route struct {
 	auditShare float64
 
 	// how calls that repeat a conversation are made, the conversations, and whether recorded ones were added
-	continuation Continuation
+	continuation rollout.Continuation
 	forest       continuation.Forest
 	regrown      sync.Once
 

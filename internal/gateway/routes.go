@@ -131,13 +131,15 @@ func (s *Server) newRoute(j Journal) (*route, error) {
 		traceBytes:   s.options.TraceBytes,
 		lastMark:     time.Now().Round(0),
 		suspendAfter: suspendFactor * s.options.Mark,
-		continuation: s.options.Continuation(j.Route.Model.Upstream()),
+		continuation: cmp.Or(j.Route.Model.Continuation, s.options.Continuation(j.Route.Model.Upstream())),
 		cacheSalt:    s.options.CacheSalt(j.Route.Model.Upstream()),
 		auditShare:   s.options.Audit(j.Route.Model.Upstream()),
 		offerAudit:   s.audits.offer,
 		onFault:      cmp.Or(j.Route.Model.OnEngineFault, s.options.OnEngineFault(j.Route.Model.Upstream())),
 		ways:         &s.ways,
 	}
+	r.forest.RenderUserTurns = rollout.UserTurnRender ==
+		cmp.Or(j.Route.Model.UserTurn, s.options.UserTurn(j.Route.Model.Upstream()))
 	r.probeReport = func() rollout.EndpointReport { return s.reports.Known(r.place(reply.Chat)) }
 
 	if r.Capture {

@@ -139,6 +139,10 @@ type Model struct {
 	Purpose  Purpose   `json:"purpose,omitempty"`
 	// Translate: calls of other model APIs go upstream as calls of this one; the agent keeps its own.
 	Translate Translate `json:"translate,omitempty"`
+	// Continuation is how the calls of an agent continue a conversation, and UserTurn how they do so at a user message
+	// after a final answer; "": as the gateway is configured.
+	Continuation Continuation `json:"continuation,omitempty"`
+	UserTurn     UserTurn     `json:"user_turn,omitempty"`
 	// OnEngineFault is what happens to replies with a fault of the engine; "": as the gateway is configured.
 	OnEngineFault OnEngineFault `json:"on_engine_fault,omitempty"`
 	// Images says whether the model sees images; nil: the endpoint's answers show it. Where it does not, a text is

@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -308,11 +309,7 @@ func (m Model) validate() error {
 		return fault.Field("model", "must be the name of a model")
 	}
 
-	if err := m.OnEngineFault.Validate(); err != nil {
-		return err
-	}
-
-	return m.Translate.validate()
+	return cmp.Or(m.Continuation.Validate(), m.UserTurn.Validate(), m.OnEngineFault.Validate(), m.Translate.validate())
 }
 
 func (s Sandbox) validate() error {

@@ -37,6 +37,8 @@ type RolloutArgs struct {
 	TopLogprobs     int               `json:"top_logprobs,omitempty" jsonschema:"number of alternatives per token that the model endpoint returns with their log probabilities"`
 	Price           *rollout.Price    `json:"price,omitempty" jsonschema:"price of the model's tokens. Overrides the server's configuration"`
 	Translate       string            `json:"translate,omitempty" jsonschema:"chat_completions: the gateway translates calls of other model APIs to chat completions, for which engines return token ids. Default: as the server is configured for the endpoint"`
+	Continuation    string            `json:"continuation,omitempty" jsonschema:"how an agent that repeats its conversation with each call continues it: auto by token ids where the endpoint takes them, messages, or required by token ids alone. Default: as the server is configured for the endpoint"`
+	UserTurn        string            `json:"user_turn,omitempty" jsonschema:"at a user message after a final answer: continue by the token ids so far, or render a new prompt from the messages. Default: as the server is configured for the endpoint"`
 	OnEngineFault   string            `json:"on_engine_fault,omitempty" jsonschema:"what happens to a reply with a fault that is provably the engine's: keep records it, mask does not train on the turn, replace makes the call again. Default: as the server is configured for the endpoint"`
 	AgentTimeoutS   float64           `json:"agent_timeout_s,omitempty" jsonschema:"time limit of the agent, in seconds of wall time"`
 	Template        string            `json:"template,omitempty" jsonschema:"sandbox template or image; the same as sandbox.image"`

@@ -36,6 +36,10 @@ func constrain(s *jsonschema.Schema, agents []string) {
 	s.Properties["on_disconnect"].Enum = []any{onDisconnectContinue, onDisconnectAbort}
 	s.Properties["messages"].Enum = []any{messagesDelta, string(rollout.MessagesFull), string(rollout.MessagesNone)}
 	s.Properties["translate"].Enum = []any{string(rollout.TranslateChat), translateNone}
+	s.Properties["continuation"].Enum = []any{
+		string(rollout.ContinuationAuto), string(rollout.ContinuationMessages), string(rollout.ContinuationRequired),
+	}
+	s.Properties["user_turn"].Enum = []any{string(rollout.UserTurnContinue), string(rollout.UserTurnRender)}
 	s.Properties["on_engine_fault"].Enum = []any{
 		string(rollout.FaultKeep), string(rollout.FaultMask), string(rollout.FaultReplace),
 	}

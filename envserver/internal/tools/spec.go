@@ -114,6 +114,7 @@ func (t *Table) model(a RolloutArgs) (rollout.Model, error) {
 		m.Price = a.Price
 	}
 
+	m.Continuation, m.UserTurn = rollout.Continuation(a.Continuation), rollout.UserTurn(a.UserTurn)
 	m.OnEngineFault = rollout.OnEngineFault(a.OnEngineFault)
 
 	switch a.Translate {

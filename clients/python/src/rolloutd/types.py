@@ -360,6 +360,8 @@ class Task(TypedDict, total=False):
     require_stateful_sandbox: bool
     messages: str
     purpose: str
+    continuation: str
+    user_turn: str
     on_engine_fault: str
     translate: str
     sampling: dict[str, Any]
