@@ -83,19 +83,12 @@ func TestVerifierHasThePackagesOfTheSetup(t *testing.T) {
 	for name, c := range map[string]struct {
 		setup activities.SetupInput
 		want  map[string]string
-		same  bool
 	}{
 		"no setup":            {},
-		"the same sandbox":    {same: true},
 		"a setup without any": {setup: activities.SetupInput{Commands: []string{"true"}}},
 		"a setup with some": {
 			setup: activities.SetupInput{Files: map[string]string{own: "as set up"}},
 			want:  map[string]string{own: "as set up"},
-		},
-		"setup, same sandbox": {
-			setup: activities.SetupInput{Files: map[string]string{own: "as set up"}},
-			want:  map[string]string{own: "as set up"},
-			same:  true,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -121,7 +114,7 @@ func TestVerifierHasThePackagesOfTheSetup(t *testing.T) {
 
 				return rewards("1")
 			}
-			_, err := h.RunVerifier(t.Context(), verifyInput(rollout.Verifier{Script: "x", SameSandbox: c.same}))
+			_, err := h.RunVerifier(t.Context(), verifyInput(rollout.Verifier{Script: "x"}))
 			require.NoError(t, err)
 		})
 	}
@@ -473,15 +466,12 @@ func TestVerifierThatTheHostKills(t *testing.T) {
 		kills  int
 		byHost bool
 
-		// the verifier runs in the agent's sandbox
-		same bool
 		want float64
 		runs int
 	}{
-		"twice":            {2, true, false, 1, 3},
-		"every time":       {9, true, false, 0, 3},
-		"by its own limit": {9, false, false, 0, 1},
-		"beside the agent": {9, true, true, 0, 1},
+		"twice":            {2, true, 1, 3},
+		"every time":       {9, true, 0, 3},
+		"by its own limit": {9, false, 0, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -506,10 +496,7 @@ func TestVerifierThatTheHostKills(t *testing.T) {
 
 				return exec{}
 			}
-			grade, err := h.RunVerifier(t.Context(), verifyInput(rollout.Verifier{
-				Commands:    []string{"one"},
-				SameSandbox: c.same,
-			}))
+			grade, err := h.RunVerifier(t.Context(), verifyInput(rollout.Verifier{Commands: []string{"one"}}))
 			require.NoError(t, err)
 			require.Equal(t, c.want, grade.Reward)
 			require.Equal(t, c.runs, runs)
@@ -701,23 +688,6 @@ func TestVerifiersSandboxIsLost(t *testing.T) {
 	grade, err := h.RunVerifier(t.Context(), in)
 	require.NoError(t, err)
 	require.Equal(t, 1.0, grade.Reward)
-}
-
-func TestVerifierInTheSameSandbox(t *testing.T) {
-	t.Parallel()
-	h := newHost(t)
-	b := h.sandbox(t)
-	b.locked(func() { b.files[wire.VerifierLogs+"/reward.txt"] = "1.0" })
-
-	h.provider.exec = verifier(map[string]exec{"verify-1": {exit: 1}})
-	grade, err := h.RunVerifier(t.Context(), verifyInput(rollout.Verifier{
-		Commands:    []string{"one"},
-		SameSandbox: true,
-	}))
-	require.NoError(t, err)
-	require.Zero(t, grade.Reward)
-	require.Equal(t, []string{"r.1"}, h.provider.made)
-	require.Equal(t, 2, b.killAlls, "before the verifier, and before its file is read")
 }
 
 // If the agent's sandbox is gone before its workspace was saved, nothing is left to grade.

@@ -26,29 +26,12 @@ func ReadCauses(ctx context.Context, s *store.Store, t rollout.Target) ([]rollou
 	return causes, err
 }
 
-// noteCauses records which bounds the verifier's sandbox reached. In the agent's own sandbox what ran out
-// before is subtracted. A sandbox that left nothing has no causes: other calls say that it is gone.
-func (g *Grader) noteCauses(ctx context.Context, sb *sandbox.Sandbox, job Job, record *Record) error {
-	use, err := sb.Usage(ctx)
-	if err != nil {
-		return nil //nolint:nilerr // see above
+// noteCauses records which bounds the verifier's sandbox reached. A sandbox that left nothing has no causes: other
+// calls say that it is gone.
+func noteCauses(ctx context.Context, sb *sandbox.Sandbox, record *Record) {
+	if use, err := sb.Usage(ctx); err == nil {
+		record.Causes, record.byHost = sandbox.Causes(use, rollout.PhaseVerifying, nil), use.ByHost
 	}
-
-	var earlier []rollout.ResourceCause
-	if job.Verifier.SameSandbox {
-		if earlier, err = ReadCauses(ctx, g.Store, job.Target); err != nil {
-			return err
-		}
-
-		earlier = slices.DeleteFunc(
-			earlier,
-			func(c rollout.ResourceCause) bool { return c.Phase == rollout.PhaseVerifying },
-		)
-	}
-
-	record.Causes, record.byHost = sandbox.Causes(use, rollout.PhaseVerifying, earlier), use.ByHost
-
-	return nil
 }
 
 // checkVerifier decides whether the verifier itself is at fault, after a grading without a reward or with
@@ -215,7 +198,7 @@ func (g *Grader) runAlone(ctx context.Context, job Job) (c control, err error) {
 	}
 
 	if err != nil {
-		return c, g.lost(ctx, sb, job, &Record{}, err)
+		return c, g.lost(ctx, sb, &Record{}, err)
 	}
 
 	use, err := sb.Usage(ctx)
@@ -311,12 +294,4 @@ func scriptAlone(ctx context.Context, sb *sandbox.Sandbox, b *sandbox.CommandBud
 	}
 
 	return end, nil
-}
-
-func errorsFirst(a, b error) error {
-	if a != nil {
-		return a
-	}
-
-	return b
 }

@@ -43,10 +43,6 @@ func TestVerifierRunsOut(t *testing.T) {
 		{"script that lives", rollout.Verifier{Script: "bash ~/workdir/devour; echo 0.5 > $VERIFIER_DIR/reward.txt"}, &half, rollout.Graded, rollout.OutOfMemory},
 		{"command by itself", rollout.Verifier{Commands: []string{devour, "test -e one"}}, nil, rollout.NoUsableReward, rollout.OutOfMemory},
 		{"command by the work", rollout.Verifier{Commands: []string{"bash devour", "test -e one"}}, &half, rollout.Graded, rollout.OutOfMemory},
-		{"in the agent's sandbox by itself", rollout.Verifier{
-			Script:      devour,
-			SameSandbox: true,
-		}, nil, rollout.NoUsableReward, rollout.OutOfMemory},
 	} {
 		target := rollout.Target{RolloutID: "work", Attempt: n + 1}
 		record, err := a.grader.Grade(t.Context(), grading.Job{

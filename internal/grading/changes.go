@@ -182,7 +182,7 @@ func (g *Grader) refused(ctx context.Context, sb *sandbox.Sandbox, job Job) ([]s
 // unseen returns the changes that are not in the verifier's sandbox.
 func (g *Grader) unseen(ctx context.Context, sb *sandbox.Sandbox, job Job) ([]string, error) {
 	all, err := g.changes(ctx, job)
-	if err != nil || job.Verifier.SameSandbox || job.Verifier.Image != "" {
+	if err != nil || job.Verifier.Image != "" {
 		return nil, fault.Ignore(err, fault.NotFound)
 	}
 

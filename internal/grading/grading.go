@@ -136,7 +136,7 @@ const (
 func (g *Grader) grade(ctx context.Context, job Job) (Record, error) {
 	for n := 1; ; n++ {
 		record, err := g.gradeOnce(ctx, job)
-		if n == gradings || !record.byHost || !doubtful(job, record, err) || job.Verifier.SameSandbox ||
+		if n == gradings || !record.byHost || !doubtful(job, record, err) ||
 			timeLeft(ctx, job) < job.Timeout {
 			return record, record.end(g.checkVerifier(ctx, job, record, err))
 		}
@@ -180,14 +180,14 @@ func (g *Grader) gradeOnce(ctx context.Context, job Job) (Record, error) {
 	}
 
 	if err != nil {
-		return record, g.lost(ctx, sb, job, &record, err)
+		return record, g.lost(ctx, sb, &record, err)
 	}
 
 	if job.Verifier.Live() {
 		return record, g.runLive(ctx, sb, job, &record)
 	}
 
-	return record, g.lost(ctx, sb, job, &record, g.run(ctx, sb, job, &record))
+	return record, g.lost(ctx, sb, &record, g.run(ctx, sb, job, &record))
 }
 
 // end puts failures of the submission and of the verifier into the record, and returns every other error.

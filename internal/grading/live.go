@@ -127,7 +127,7 @@ func (g *Grader) runLive(ctx context.Context, sb *sandbox.Sandbox, job Job, reco
 
 	carrying, stop := context.WithCancel(ctx)
 	if err = s.start(carrying); err == nil {
-		err = g.lost(ctx, sb, job, record, g.run(ctx, sb, job, record))
+		err = g.lost(ctx, sb, record, g.run(ctx, sb, job, record))
 	}
 
 	stop()

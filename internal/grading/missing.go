@@ -55,9 +55,9 @@ func cannotStart(c rollout.CommandResult) bool {
 }
 
 // mayMiss reports whether a run without the agent's work can tell that a command lacks its own program. With a script the
-// commands may not decide the reward, and the agent's own sandbox has what the agent installed.
+// commands may not decide the reward.
 func mayMiss(job Job, record Record) bool {
-	return job.Verifier.Script == "" && !job.Verifier.SameSandbox && slices.ContainsFunc(record.Commands, cannotStart)
+	return job.Verifier.Script == "" && slices.ContainsFunc(record.Commands, cannotStart)
 }
 
 // lacksProgram reports whether a command that ended like this without the agent's work cannot succeed whatever the work

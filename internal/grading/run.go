@@ -109,7 +109,10 @@ func firstProcess(v rollout.Verifier) string {
 // run runs the script, then every command, kills what they left, and reads the reward.
 func (g *Grader) run(ctx context.Context, sb *sandbox.Sandbox, job Job, record *Record) error {
 	err := g.runAll(ctx, sb, job, record)
-	if err := errorsFirst(g.noteCauses(ctx, sb, job, record), err); err != nil {
+
+	noteCauses(ctx, sb, record)
+
+	if err != nil {
 		return err
 	}
 	// nothing may write the reward file while it is read

@@ -28,7 +28,9 @@ func (g *Grader) verifierSandbox(ctx context.Context, job Job, record *Record) (
 	}
 
 	if err != nil {
-		err = g.lost(ctx, sb, job, record, errorsFirst(g.noteCauses(ctx, sb, job, record), err))
+		noteCauses(ctx, sb, record)
+
+		err = g.lost(ctx, sb, record, err)
 
 		release()
 
@@ -38,14 +40,8 @@ func (g *Grader) verifierSandbox(ctx context.Context, job Job, record *Record) (
 	return sb, release, nil
 }
 
-// openSandbox returns the agent's own sandbox, or a fresh one. It is made, empty, while the agent's
-// processes end and their home is saved.
+// openSandbox returns a fresh sandbox. It is made, empty, while the agent's processes end and their home is saved.
 func (g *Grader) openSandbox(ctx context.Context, job Job) (*sandbox.Sandbox, func(), error) {
-	if job.Verifier.SameSandbox {
-		sb, release, err := g.Sandboxes.Attach(ctx, job.SandboxID())
-		return sb, release, blameBounds(err, "grade in the agent's sandbox")
-	}
-
 	if err := g.forgetLive(ctx, job); err != nil {
 		return nil, nil, err
 	}
@@ -255,10 +251,6 @@ func testFiles(v rollout.Verifier) (map[string]string, error) {
 }
 
 func (g *Grader) restoreHome(ctx context.Context, sb *sandbox.Sandbox, job Job) error {
-	if job.Verifier.SameSandbox {
-		return sb.KillAll(ctx)
-	}
-
 	if job.Verifier.Image != "" {
 		return g.restoreArtifacts(ctx, sb, job)
 	}
@@ -280,24 +272,18 @@ func (g *Grader) restoreHome(ctx context.Context, sb *sandbox.Sandbox, job Job) 
 }
 
 // lost handles the loss of the verifier's sandbox. If the sandbox ran out of memory, grading has reached a limit.
-func (g *Grader) lost(ctx context.Context, sb *sandbox.Sandbox, job Job, record *Record, err error) error {
+func (g *Grader) lost(ctx context.Context, sb *sandbox.Sandbox, record *Record, err error) error {
 	if !fault.Is(err, fault.SandboxLost) {
 		return err
 	}
 
-	if err := g.noteCauses(ctx, sb, job, record); err != nil {
-		return err
+	noteCauses(ctx, sb, record)
+
+	if err = sb.OfMemory(ctx, err); fault.Is(err, fault.OutOfMemory) {
+		return blameBounds(err, "run the verifier")
 	}
 
-	err = sb.OfMemory(ctx, err)
-	switch {
-	case fault.Is(err, fault.OutOfMemory):
-		return blameBounds(err, "run the verifier")
-	case job.Verifier.SameSandbox:
-		return err
-	default:
-		return retryable(err)
-	}
+	return retryable(err)
 }
 
 // retryable makes the loss of the verifier's own sandbox an error that Temporal retries: the workspace is

@@ -23,12 +23,6 @@ func TestUserOfASandbox(t *testing.T) {
 		require.Equal(t, fault.Invalid, fault.KindOf(err), user)
 		require.ErrorContains(t, err, "sandbox.user: must be")
 	}
-
-	s := rollout.Spec{
-		Sandbox: rollout.Sandbox{Image: "x", User: "app"},
-		Task:    rollout.Task{Instruction: "x", Verifier: rollout.Verifier{SameSandbox: true}},
-	}
-	require.ErrorContains(t, s.Validate(), `sandbox.user: "app" needs a verifier in a sandbox of its own`)
 }
 
 // Settings that a backend does not support are refused when the rollout is submitted.

