@@ -129,7 +129,7 @@ func (f *produceFlags) register(cmd *cobra.Command) {
 	fl.StringVar(&f.run.keyEnv, "api-key-env", "", "variable of this environment that holds the model's API key")
 	fl.StringVar(&f.run.model, "model", "", "name of the model at the endpoint")
 	fl.StringVar(&f.run.agent, "agent", "", "agent by name, instead of the tasks'")
-	fl.StringVar(&f.run.grade, "grade", "", "verifier.grade instead of the tasks': live or fresh; see rolloutd run")
+	fl.StringVar(&f.run.grade, "grade", "", "verifier.grade instead of the tasks': fresh, live or shared; see rolloutd run")
 	fl.StringVar(&f.run.sampling, "sampling", "", `parameters of every model call, as JSON: {"temperature":0.7}`)
 	fl.BoolVar(&f.detach, "detach", false, "print the producer's id and exit; the producer runs on the server")
 	fl.BoolVar(&f.js, "json", false, "print the last state as JSON on stdout")

@@ -129,7 +129,7 @@ func (f *runFlags) register(cmd *cobra.Command) {
 		&f.grade,
 		"grade",
 		"",
-		"verifier.grade instead of the task's: live lets services that the agent has left go on while the tests run; fresh ends them",
+		"verifier.grade instead of the task's: fresh ends all that the agent has left running; live lets services go on while the tests run; shared runs the tests in the agent's sandbox",
 	)
 	fl.BoolVar(&f.noVerify, "no-verify", false, "leave the work ungraded, whatever verifier the task has")
 	fl.StringVar(

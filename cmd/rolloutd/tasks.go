@@ -126,15 +126,15 @@ func tasksCheckCommand(s std) *cobra.Command {
 	cmd.Flags().BoolVar(&oracle, "oracle", false, "run the solution of each task: it must earn the full reward")
 	cmd.Flags().
 		BoolVar(&nop, "nop", false, "run each task with an agent that does nothing: it must not earn the full reward")
-	cmd.Flags().StringVar(&grade, "grade", "", "verifier.grade instead of the tasks': live or fresh; see rolloutd run")
+	cmd.Flags().StringVar(&grade, "grade", "", "verifier.grade instead of the tasks': fresh, live or shared; see rolloutd run")
 	cmd.Flags().IntVar(&concurrency, "concurrency", concurrency, "rollouts at once")
 	connect := serverFlag(cmd, s)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		switch {
 		case concurrency < 1:
 			return fmt.Errorf("--concurrency: must be at least 1, got %d", concurrency)
-		case grade != "" && grade != rollout.GradeFresh && grade != rollout.GradeLive:
-			return fmt.Errorf("--grade: must be %s or %s, got %q", rollout.GradeFresh, rollout.GradeLive, grade)
+		case grade != "" && !slices.Contains(rollout.Grades(), grade):
+			return fmt.Errorf("--grade: must be %s, got %q", strings.Join(rollout.Grades(), ", "), grade)
 		}
 
 		set, chosen, cfg, err := f.openSet(args[0], sel)
@@ -249,7 +249,7 @@ type problem struct {
 }
 
 // run runs a trial of each task twice and returns those with a problem. Where a solution does not earn the full reward,
-// it runs once more with live grading, so that the problem can say that this is what the task needs.
+// it runs again with other ways of grading, so that the problem can say which the task needs.
 func (t trial) run(
 	ctx context.Context,
 	c *client.Client,
@@ -278,14 +278,12 @@ func (t trial) run(
 		return nil, err
 	}
 
-	live := trial{agent: t.agent, grade: rollout.GradeLive}
-
-	withServices, err := cli.RunTasks(ctx, c, unsolved, concurrency, live.arguments, func(cli.TaskResult) {})
+	only, err := t.findGrades(ctx, c, unsolved, concurrency)
 	if err != nil {
 		return nil, err
 	}
 
-	second, served := resultsByTask(again), resultsByTask(withServices)
+	second := resultsByTask(again)
 
 	var problems []problem
 
@@ -296,8 +294,8 @@ func (t trial) run(
 			flaky = r.FlakyProblem(t.agent, s)
 		}
 
-		if s, ok := served[keyOf(r.Task)]; ok && t.judge(s) == "" {
-			why = cli.OnlyLive + why
+		if grade := only[keyOf(r.Task)]; grade != "" {
+			why = cli.OnlyWith(grade) + why
 		}
 
 		why = cmp.Or(flaky, why)
@@ -308,6 +306,38 @@ func (t trial) run(
 	}
 
 	return problems, nil
+}
+
+// findGrades returns for tasks the value of verifier.grade with which their solution earns the full reward. Live comes
+// first: it gives up less.
+func (t trial) findGrades(
+	ctx context.Context,
+	c *client.Client,
+	tasks []taskset.Task,
+	concurrency int,
+) (map[taskKey]string, error) {
+	found := map[taskKey]string{}
+
+	for _, grade := range []string{rollout.GradeLive, rollout.GradeShared} {
+		other := trial{agent: t.agent, grade: grade}
+
+		results, err := cli.RunTasks(ctx, c, tasks, concurrency, other.arguments, func(cli.TaskResult) {})
+		if err != nil {
+			return nil, err
+		}
+
+		tasks = nil
+
+		for _, r := range results {
+			if t.judge(r) == "" {
+				found[keyOf(r.Task)] = grade
+			} else {
+				tasks = append(tasks, r.Task)
+			}
+		}
+	}
+
+	return found, nil
 }
 
 // taskKey identifies a task of a set.

@@ -196,20 +196,23 @@ func (r TaskResult) OracleProblem() string {
 	return ""
 }
 
-// OnlyLive begins the problem of a solution that earns the full reward with live grading alone.
-const OnlyLive = "the oracle passes only with verifier.grade: live (in the task, or as an argument: run, tasks check and produce --grade live, rollout of a producer)\n        "
+// OnlyWith begins the problem of a solution that earns the full reward with one way of grading alone.
+func OnlyWith(grade string) string {
+	return fmt.Sprintf("the oracle passes only with verifier.grade: %[1]s (in the task, or as an argument: "+
+		"run, tasks check and produce --grade %[1]s, rollout of a producer)\n        ", grade)
+}
 
 // Grade sets verifier.grade in the arguments of a rollout.
 func Grade(args map[string]any, grade string) {
 	taskset.Change(args, map[string]any{"verifier": map[string]any{"grade": grade}})
 }
 
-// NeedsMore says whether the verifier gave less than the full reward, with all processes of the agent ended. grade is
+// NeedsMore says whether the verifier gave less than the full reward, in a fresh sandbox. grade is
 // verifier.grade instead of the task's; "": as the task says.
 func (r TaskResult) NeedsMore(grade string) bool {
 	_, most := r.rewardRange()
 
-	return r.Err == nil && cmp.Or(grade, taskset.GradeOf(r.Task.Arguments())) != rollout.GradeLive &&
+	return r.Err == nil && cmp.Or(grade, taskset.GradeOf(r.Task.Arguments())) == rollout.GradeFresh &&
 		r.Task.Verifier["image"] == nil &&
 		(r.Result.Outcome == rollout.VerifierFailed || r.Result.Reward != nil && *r.Result.Reward < most)
 }

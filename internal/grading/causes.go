@@ -26,11 +26,11 @@ func ReadCauses(ctx context.Context, s *store.Store, t rollout.Target) ([]rollou
 	return causes, err
 }
 
-// noteCauses records which bounds the verifier's sandbox reached. A sandbox that left nothing has no causes: other
+// noteCauses records which bounds the verifier's sandbox reached, without those reached earlier. A sandbox that left nothing has no causes: other
 // calls say that it is gone.
 func noteCauses(ctx context.Context, sb *sandbox.Sandbox, record *Record) {
 	if use, err := sb.Usage(ctx); err == nil {
-		record.Causes, record.byHost = sandbox.Causes(use, rollout.PhaseVerifying, nil), use.ByHost
+		record.Causes, record.byHost = sandbox.Causes(use, rollout.PhaseVerifying, record.earlier), use.ByHost
 	}
 }
 
@@ -129,7 +129,12 @@ func afterColon(line string) string {
 
 // doubtful reports whether a limit of the sandbox, or the verifier itself, may have determined the reward:
 // the submission or a command failed. A reward that the script wrote is not doubtful.
+// In the agent's own sandbox the work may have.
 func doubtful(job Job, record Record, err error) bool {
+	if job.Verifier.Shared() {
+		return false
+	}
+
 	var f *failure
 	if err != nil {
 		return errors.As(err, &f) && !f.verifier && (f.bound || len(record.Causes) > 0 || silent(job, err))

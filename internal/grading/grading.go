@@ -85,6 +85,9 @@ type Record struct {
 	// Causes are the resource limits that the verifier's sandbox reached.
 	Causes []rollout.ResourceCause `json:"resource_causes,omitempty"`
 
+	// bounds that the sandbox reached before it was the verifier's
+	earlier []rollout.ResourceCause
+
 	// the kernel killed processes of the sandbox because the host's memory was full
 	byHost bool
 
@@ -165,8 +168,12 @@ func (g *Grader) grade(ctx context.Context, job Job) (Record, error) {
 // gradeOnce prepares the sandbox, runs the verifier in it and reads the reward.
 func (g *Grader) gradeOnce(ctx context.Context, job Job) (Record, error) {
 	record := Record{Commands: []rollout.CommandResult{}}
-	if job.Verifier.Live() {
-		record.mode = rollout.GradeLive
+	if job.Verifier.Live() || job.Verifier.Shared() {
+		record.mode = job.Verifier.Grade
+	}
+
+	if job.Verifier.Shared() {
+		return record, g.gradeShared(ctx, job, &record)
 	}
 
 	sb, release, err := g.verifierSandbox(ctx, job, &record)

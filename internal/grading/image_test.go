@@ -147,6 +147,17 @@ func gradeInImage(t *testing.T, user, script, judge string) {
 // gradeScript grades the work of the script with commands, which must all succeed.
 func gradeScript(t *testing.T, user string, images *image.Store, script string, commands ...string) grading.Record {
 	t.Helper()
+
+	record := gradeWork(t, user, images, script, rollout.Verifier{Commands: commands})
+	require.NotNil(t, record.Reward, record.Error)
+	require.InDelta(t, 1, *record.Reward, 0, "%+v", record.Commands)
+
+	return record
+}
+
+// gradeWork grades the work of the script.
+func gradeWork(t *testing.T, user string, images *image.Store, script string, v rollout.Verifier) grading.Record {
+	t.Helper()
 	d, err := local.New(local.Options{
 		Dir:          filepath.Join(t.TempDir(), "sandboxes"),
 		SandboxdPath: sandboxdPath,
@@ -179,12 +190,10 @@ func gradeScript(t *testing.T, user string, images *image.Store, script string, 
 	record, err := g.Grade(t.Context(), grading.Job{
 		Target:   target,
 		Sandbox:  rollout.Sandbox{User: user},
-		Verifier: rollout.Verifier{Commands: commands},
+		Verifier: v,
 		Timeout:  10 * time.Minute,
 	})
 	require.NoError(t, err)
-	require.NotNil(t, record.Reward, record.Error)
-	require.InDelta(t, 1, *record.Reward, 0, "%+v", record.Commands)
 
 	return record
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"path"
 	"strings"
 	"time"
 
@@ -143,7 +144,7 @@ func (g *Grader) runScript(
 ) error {
 	g.report(0, testScript, nil)
 
-	st, err := sandbox.RunCommand(ctx, sb, scriptProcess, asScript(), b)
+	st, err := sandbox.RunCommand(ctx, sb, scriptProcess, job.script(), b)
 	if err != nil {
 		return blameBounds(err, "start the test script")
 	}
@@ -190,7 +191,7 @@ func (g *Grader) runCommands(
 	for i, cmd := range job.Verifier.Commands {
 		g.report(i+1, cmd, nil)
 
-		st, err := runCommand(ctx, sb, i, cmd, b)
+		st, err := runCommand(ctx, sb, i, job.command(cmd), b)
 		if err != nil {
 			return err
 		}
@@ -228,12 +229,12 @@ func runCommand(
 	ctx context.Context,
 	sb *sandbox.Sandbox,
 	i int,
-	cmd string,
+	p wire.Process,
 	b *sandbox.CommandBudget,
 ) (wire.Status, error) {
 	began := time.Now()
 
-	st, err := sandbox.RunCommand(ctx, sb, commandProcess(i), asCommand(cmd), b)
+	st, err := sandbox.RunCommand(ctx, sb, commandProcess(i), p, b)
 	if err == nil || fault.Is(err, fault.SandboxLost) || fault.Is(err, fault.Unavailable) {
 		return st, err
 	}
@@ -248,7 +249,7 @@ func runCommand(
 		return st, blame(err, "make the workdir again")
 	}
 
-	st, err = sandbox.RunCommand(ctx, sb, commandProcess(i), asCommand(cmd), b)
+	st, err = sandbox.RunCommand(ctx, sb, commandProcess(i), p, b)
 
 	return st, blame(err, "start a verify command")
 }
@@ -257,10 +258,10 @@ func runCommand(
 // over commands.
 func (g *Grader) readReward(ctx context.Context, sb *sandbox.Sandbox, job Job, record *Record) error {
 	if job.Verifier.Script == "" {
-		return g.readCommands(ctx, sb, record)
+		return g.readCommands(ctx, sb, job, record)
 	}
 
-	named, err := readRewardFile(ctx, sb, rewardsFile, maxRewardsFile)
+	named, err := job.rewardText(ctx, sb, path.Base(rewardsFile), maxRewardsFile)
 	if err != nil {
 		return err
 	}
@@ -278,7 +279,7 @@ func (g *Grader) readReward(ctx context.Context, sb *sandbox.Sandbox, job Job, r
 		return nil
 	}
 
-	raw, err := readRewardFile(ctx, sb, rewardFile, maxRewardFile)
+	raw, err := job.rewardText(ctx, sb, path.Base(rewardFile), maxRewardFile)
 	if err != nil {
 		return err
 	}
@@ -299,10 +300,10 @@ func (g *Grader) readReward(ctx context.Context, sb *sandbox.Sandbox, job Job, r
 
 // readRewardFile returns the text of a file that the verifier may have written; "": it has not. A file that is too
 // large, or none at all, is the verifier's own where the work cannot write it.
-func readRewardFile(ctx context.Context, sb *sandbox.Sandbox, path string, most int64) (string, error) {
+func readRewardFile(ctx context.Context, sb *sandbox.Sandbox, file string, most int64) (string, error) {
 	sb = sb.As(wire.VerifierUser)
 
-	raw, err := sb.ReadFile(ctx, path, most)
+	raw, err := sb.ReadFile(ctx, file, most)
 	switch {
 	case err == nil:
 		return string(raw), nil
@@ -329,7 +330,11 @@ func readRewardFile(ctx context.Context, sb *sandbox.Sandbox, path string, most 
 // script ends like that without the agent's work; see checkVerifier.
 func (g *Grader) noReward(ctx context.Context, sb *sandbox.Sandbox, job Job, record *Record) error {
 	if len(record.Commands) > 0 && record.Script.ExitCode == 0 {
-		return g.readCommands(ctx, sb, record)
+		return g.readCommands(ctx, sb, job, record)
+	}
+
+	if job.Verifier.Shared() {
+		return submissionFailed("the test script (exit code %d) wrote no reward", record.Script.ExitCode)
 	}
 	// the script may have been changed
 	if err := g.stageFiles(ctx, sb, job.Verifier); err != nil {
@@ -350,9 +355,9 @@ func (g *Grader) noReward(ctx context.Context, sb *sandbox.Sandbox, job Job, rec
 // readCommands sets the share of the commands that passed as the reward. A command that bash cannot parse
 // fails whatever the work is, so it is the verifier's fault. Our own parser reads the commands first: bash
 // is asked only about those that failed and that it does not know, too.
-func (g *Grader) readCommands(ctx context.Context, sb *sandbox.Sandbox, record *Record) error {
+func (g *Grader) readCommands(ctx context.Context, sb *sandbox.Sandbox, job Job, record *Record) error {
 	for i, c := range record.Commands {
-		if c.ExitCode == 0 || parses(c.Cmd) {
+		if c.ExitCode == 0 || job.Verifier.Shared() || parses(c.Cmd) {
 			continue
 		}
 		// patterns that a command may allow itself

@@ -204,7 +204,7 @@ func (g *Grader) stageFiles(ctx context.Context, sb *sandbox.Sandbox, v rollout.
 	}
 
 	sb = sb.As(wire.VerifierUser)
-	if err = g.stageUploads(ctx, sb, v); err == nil {
+	if err = g.stageUploads(ctx, sb, wire.VerifierTests, v); err == nil {
 		err = sb.PutTar(ctx, wire.VerifierTests, archive)
 	}
 
@@ -217,7 +217,7 @@ func (g *Grader) stageFiles(ctx context.Context, sb *sandbox.Sandbox, v rollout.
 }
 
 // stageUploads streams the verifier's archive in the store, if there is one, into the tests folder.
-func (g *Grader) stageUploads(ctx context.Context, sb *sandbox.Sandbox, v rollout.Verifier) error {
+func (g *Grader) stageUploads(ctx context.Context, sb *sandbox.Sandbox, tests string, v rollout.Verifier) error {
 	if v.FilesRef == nil {
 		return nil
 	}
@@ -228,23 +228,23 @@ func (g *Grader) stageUploads(ctx context.Context, sb *sandbox.Sandbox, v rollou
 	}
 	defer archive.Close()
 
-	return sb.PutTar(ctx, wire.VerifierTests, archive)
+	return sb.PutTar(ctx, tests, archive)
 }
 
-// testFiles are the script and the files of the verifier by their names in the tests folder.
+// testFiles are the script and the files of the verifier by their names in the tests folder, with the verifier's own
+// paths.
 func testFiles(v rollout.Verifier) (map[string]string, error) {
-	files := map[string]string{}
-	if v.Script != "" {
-		files[path.Base(rollout.TestScript)] = scriptText(v.Script)
+	files, err := v.TestFiles()
+	if err != nil {
+		return nil, err
 	}
 
-	for given, content := range v.Files {
-		name, err := rollout.TestFileName(given)
-		if err != nil {
-			return nil, err
-		}
-
+	for name, content := range files {
 		files[name] = ownPaths(content)
+	}
+
+	if v.Script != "" {
+		files[path.Base(rollout.TestScript)] = scriptText(v.Script)
 	}
 
 	return files, nil

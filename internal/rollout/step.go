@@ -232,6 +232,8 @@ func (s Step) validate(n int, seen map[string]bool, agent string) error {
 		return fault.Field(field, "a step has no steps")
 	case s.Task.Verifier.External:
 		return fault.Field(field+".verifier", "must run in a sandbox of its own")
+	case s.Task.Verifier.Shared():
+		return fault.Field(field+".verifier.grade", "%s is not supported for a step: the agent of the next one could read the tests", GradeShared)
 	case s.Task.Verifier.Image != "":
 		return fault.Field(field+".verifier.image", "is not supported for a step")
 	case agent == AgentOracle && len(s.Task.Solution) == 0:

@@ -66,6 +66,14 @@ func (s Spec) validImage() error {
 		return err
 	}
 
+	if s.Task.Verifier.Shared() && s.Sandbox.User == "" {
+		return fault.Field(
+			"verifier.grade",
+			"%s is for an agent that changes folders of the system: it needs sandbox.user root, or image for an image whose user is root",
+			GradeShared,
+		)
+	}
+
 	return s.Sandbox.CheckImage()
 }
 

@@ -15,9 +15,13 @@ const TimeoutNull = "null"
 
 // Values of Verifier.Grade.
 const (
-	GradeFresh = "fresh"
-	GradeLive  = "live"
+	GradeFresh  = "fresh"
+	GradeLive   = "live"
+	GradeShared = "shared"
 )
+
+// Grades are the values of Verifier.Grade.
+func Grades() []string { return []string{GradeFresh, GradeLive, GradeShared} }
 
 // Verifier grades the workspace after the agent has stopped. With neither Script nor Commands the reward is null.
 type Verifier struct {
@@ -39,8 +43,9 @@ type Verifier struct {
 	// OnTimeout says what the reward is when the verifier's time is up. "": a command that did not end has failed, a
 	// script that did not end gives 0. TimeoutNull: the outcome is verifier_failed and the reward null.
 	OnTimeout string `json:"on_timeout,omitempty"`
-	// Grade says what the verifier sees of the services that the agent has left running. "" or GradeFresh: nothing, all
-	// processes are ended. GradeLive: they go on in the agent's sandbox, and their TCP ports are the verifier's too.
+	// Grade says where the verifier runs and what it sees. "" or GradeFresh: in a fresh sandbox with the work, all processes
+	// of the agent are ended. GradeLive: there too, while the processes go on in the agent's sandbox, and their TCP ports
+	// are the verifier's too. GradeShared: in the agent's sandbox, as the agent's user, with all that the agent has changed.
 	Grade string `json:"grade,omitempty"`
 	// Image is that of the verifier's sandbox, which then gets Artifacts of the agent's sandbox and nothing else; "": the
 	// verifier's sandbox is of the agent's image, with all of the work.
@@ -58,6 +63,28 @@ func (v Verifier) Defined() bool { return v.Script != "" || len(v.Commands) > 0 
 
 // Live says whether the agent's services go on while the work is graded.
 func (v Verifier) Live() bool { return v.Grade == GradeLive }
+
+// Shared says whether the work is graded in the agent's own sandbox.
+func (v Verifier) Shared() bool { return v.Grade == GradeShared }
+
+// TestFiles are the script and the files of the verifier by their names in the tests folder, without those of FilesRef.
+func (v Verifier) TestFiles() (map[string]string, error) {
+	files := map[string]string{}
+	if v.Script != "" {
+		files[path.Base(TestScript)] = v.Script
+	}
+
+	for given, content := range v.Files {
+		name, err := TestFileName(given)
+		if err != nil {
+			return nil, err
+		}
+
+		files[name] = content
+	}
+
+	return files, nil
+}
 
 // Range is the smallest and the largest reward that Script may write.
 func (v Verifier) Range() (least, most float64) {
@@ -196,10 +223,12 @@ func (v Verifier) validate() error {
 
 func (v Verifier) validGrade() error {
 	switch {
-	case v.Grade != "" && v.Grade != GradeFresh && v.Grade != GradeLive:
-		return fault.Field("verifier.grade", "must be %q or %q, got %q", GradeFresh, GradeLive, v.Grade)
-	case v.Live() && v.External:
-		return fault.Field("verifier.grade", "external means that a client grades, in the agent's sandbox: it excludes %q", GradeLive)
+	case v.Grade != "" && !slices.Contains(Grades(), v.Grade):
+		return fault.Field("verifier.grade", "must be one of %q, got %q", Grades(), v.Grade)
+	case (v.Live() || v.Shared()) && v.External:
+		return fault.Field("verifier.grade", "external means that a client grades, in the agent's sandbox: it excludes %q", v.Grade)
+	case v.Shared() && v.OnTimeout == TimeoutNull:
+		return fault.Field("verifier.on_timeout", "the work can make the tests of grade: %s endless: must not be %q", GradeShared, TimeoutNull)
 	}
 
 	return nil
@@ -218,8 +247,8 @@ func (v Verifier) validImage() error {
 		return nil
 	case v.External:
 		return fault.Field(field, "external means that a client grades, in the agent's sandbox: it excludes an image")
-	case v.Live():
-		return fault.Field(field, "the verifier gets artifacts alone: it excludes grade: %s", GradeLive)
+	case v.Live() || v.Shared():
+		return fault.Field(field, "the verifier gets artifacts alone: it excludes grade: %s", v.Grade)
 	case len(v.Artifacts) > maxArtifacts:
 		return fault.Field("verifier.artifacts", "must be at most %d, got %d", maxArtifacts, len(v.Artifacts))
 	}

@@ -26,7 +26,7 @@ type Check struct {
 	// of the task, for people
 	Name string    `json:"name"`
 	At   time.Time `json:"at"`
-	// Grade is how it was graded, rollout.GradeFresh or GradeLive; "": an earlier version, as the task says.
+	// Grade is how it was graded, one of rollout.Grades; "": an earlier version, as the task says.
 	Grade string `json:"grade,omitempty"`
 
 	// why the task is not proved; "" if its solution earns the full reward, doing nothing does not, and both earn the
@@ -97,7 +97,7 @@ type UnprovedError struct{ Source, Why string }
 
 func (e *UnprovedError) Error() string { return e.Source + ": not proved: " + e.Why }
 
-// GradeOf is how the work of a rollout with these arguments is graded, rollout.GradeFresh or GradeLive.
+// GradeOf is how the work of a rollout with these arguments is graded, one of rollout.Grades.
 func GradeOf(args map[string]any) string {
 	verifier, _ := args["verifier"].(map[string]any)
 	grade, _ := verifier["grade"].(string)

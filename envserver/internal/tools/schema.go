@@ -32,7 +32,7 @@ func constrain(s *jsonschema.Schema, agents []string) {
 	s.Properties["agent_timeout_s"].ExclusiveMinimum = &zero
 	s.Properties["mode"].Enum = []any{string(rollout.TransparentProxy), string(rollout.BlackBox)}
 	s.Properties["on_timeout"].Enum = []any{rollout.TimeoutNull}
-	s.Properties["verifier"].Properties["grade"].Enum = []any{rollout.GradeFresh, rollout.GradeLive}
+	s.Properties["verifier"].Properties["grade"].Enum = []any{rollout.GradeFresh, rollout.GradeLive, rollout.GradeShared}
 	s.Properties["on_disconnect"].Enum = []any{onDisconnectContinue, onDisconnectAbort}
 	s.Properties["messages"].Enum = []any{messagesDelta, string(rollout.MessagesFull), string(rollout.MessagesNone)}
 	s.Properties["translate"].Enum = []any{string(rollout.TranslateChat), translateNone}
