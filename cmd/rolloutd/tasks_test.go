@@ -138,8 +138,9 @@ func serveTrials(t *testing.T, rewards map[string]float64) string {
 			id = req.Params.Arguments["task_id"].(string) + "-" + agent
 
 			verifier, _ := req.Params.Arguments["verifier"].(map[string]any)
-			if _, ok := rewards[id+"-live"]; ok && verifier["grade"] == "live" {
-				id += "-live"
+			grade, _ := verifier["grade"].(string)
+			if _, ok := rewards[id+"-"+grade]; ok {
+				id += "-" + grade
 			}
 
 			_, before := started.LoadOrStore(id, true)
@@ -285,23 +286,34 @@ func TestTasksCheckFindsFlakyTasks(t *testing.T) {
 	require.Contains(t, out, "tasks: 3, problems: 2")
 }
 
-// A task that only live grading can grade is proved by --grade live, and for those who grade it so.
-func TestTasksCheckGradesLive(t *testing.T) {
+// A task that only live or only shared grading can grade is proved by that, and for those who grade it so.
+func TestTasksCheckFindsTheGrading(t *testing.T) {
 	t.Parallel()
 
+	for _, grade := range []string{"live", "shared"} {
+		t.Run(grade, func(t *testing.T) {
+			t.Parallel()
+			checkGrading(t, grade)
+		})
+	}
+}
+
+func checkGrading(t *testing.T, grade string) {
+	t.Helper()
+
 	dir := taskFolder(t, map[string]string{"web.yaml": "instruction: x\nverify: ['true']\nsolution: [a]\n"})
-	url := serveTrials(t, map[string]float64{"web-oracle": 0, "web-oracle-live": 1, "web-nop": 0})
+	url := serveTrials(t, map[string]float64{"web-oracle": 0, "web-oracle-" + grade: 1, "web-nop": 0})
 
 	check := []string{"tasks", "check", dir, "--oracle", "--nop", "--server", url}
 	code, out, errText := rolloutd(t.Context(), nil, check...)
 	require.Equal(t, 1, code, errText)
-	require.Contains(t, out, "web.yaml: the oracle passes only with verifier.grade: live")
+	require.Contains(t, out, "web.yaml: the oracle passes only with verifier.grade: "+grade+" (")
 
 	code, _, errText = rolloutd(t.Context(), nil, append(check, "--grade", "living")...)
 	require.Equal(t, 1, code)
-	require.Contains(t, errText, `--grade: must be fresh or live, got "living"`)
+	require.Contains(t, errText, `--grade: must be fresh, live, shared, got "living"`)
 
-	code, out, errText = rolloutd(t.Context(), nil, append(check, "--grade", "live")...)
+	code, out, errText = rolloutd(t.Context(), nil, append(check, "--grade", grade)...)
 	require.Zero(t, code, out+errText)
 
 	p, env := serveProducers(t, "completed")
@@ -311,9 +323,9 @@ func TestTasksCheckGradesLive(t *testing.T) {
 
 	code, _, errText = rolloutd(t.Context(), env, produce...)
 	require.Equal(t, 1, code)
-	require.Contains(t, errText, "web.yaml: not proved: `rolloutd tasks check --oracle --nop` has checked it with --grade live, not fresh")
+	require.Contains(t, errText, "web.yaml: not proved: `rolloutd tasks check --oracle --nop` has checked it with --grade "+grade+", not fresh")
 
-	code, _, errText = rolloutd(t.Context(), env, append(produce, "--grade", "live")...)
+	code, _, errText = rolloutd(t.Context(), env, append(produce, "--grade", grade)...)
 	require.Zero(t, code, errText)
 	require.Len(t, p.asked["POST /producers"]["tasks"], 1)
 }
