@@ -138,6 +138,7 @@ func serveTrials(t *testing.T, rewards map[string]float64) string {
 			id = req.Params.Arguments["task_id"].(string) + "-" + agent
 
 			verifier, _ := req.Params.Arguments["verifier"].(map[string]any)
+
 			grade, _ := verifier["grade"].(string)
 			if _, ok := rewards[id+"-"+grade]; ok {
 				id += "-" + grade
