@@ -146,9 +146,9 @@ func (a *Activities) Transcript(ctx context.Context, sandboxID string) (rollout.
 	return a.watcher.Transcript(ctx, sandboxID)
 }
 
-// RegisterCreate registers the activity that any host with the backend can run; w polls the backend's create queue.
+// RegisterCreate registers the activities that any host with the backend can run; w polls the backend's create queue.
 func (a *Activities) RegisterCreate(w worker.ActivityRegistry) {
-	register(w, map[string]any{rollout.ActivityCreate: a.CreateSandbox})
+	register(w, map[string]any{rollout.ActivityCreate: a.CreateSandbox, "Regrade": a.Regrade})
 }
 
 // RegisterLocal registers the local activities of workflows; w polls the queue of workflows.
@@ -158,6 +158,7 @@ func (a *Activities) RegisterLocal(w worker.ActivityRegistry) {
 		"StoreGroup":    a.StoreGroup,
 		"StoreProducer": a.StoreProducer,
 		"LoadTask":      a.LoadTask,
+		"StoreRegrade":  a.StoreRegrade,
 	})
 }
 

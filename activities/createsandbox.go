@@ -215,7 +215,7 @@ func (a *Activities) forgetEarlier(ctx context.Context, sb *sandbox.Sandbox, t T
 
 func labels(t Target, purpose string) map[string]string {
 	return map[string]string{
-		driver.LabelRollout: t.RolloutID, driver.LabelAttempt: strconv.Itoa(t.Attempt), driver.LabelPurpose: purpose,
+		driver.LabelRollout: t.Label(), driver.LabelAttempt: strconv.Itoa(t.Attempt), driver.LabelPurpose: purpose,
 	}
 }
 

@@ -36,6 +36,9 @@ type Groups = access.Groups
 // Fleet is the edge's interface of the hosts of the deployment.
 type Fleet = access.Hosts
 
+// Regrades is the edge's interface of the engine that grades the work of finished rollouts again.
+type Regrades = access.Regrades
+
 // Deliveries is the edge's interface of the engine that delivers groups to sinks.
 type Deliveries = access.Deliveries
 
@@ -116,6 +119,9 @@ type Options struct {
 
 	// nil: the server has no groups
 	Groups Groups
+
+	// nil: rollouts cannot be graded again
+	Regrades Regrades
 
 	// nil: groups cannot be delivered; needs Groups
 	Deliveries Deliveries

@@ -68,6 +68,7 @@ func (s *Server) routes() []api.Route {
 		all = append(all, (&rest.API{
 			Rollouts:   s.o.Rollouts,
 			Groups:     s.o.Groups,
+			Regrades:   s.o.Regrades,
 			Deliveries: s.o.Deliveries,
 			Producers:  s.o.Producers,
 			Produce:    s.produce(),

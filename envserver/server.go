@@ -82,6 +82,10 @@ func New(o Options) (*Server, error) {
 	rollouts := o.Rollouts
 
 	o.Rollouts = access.NewOwned(rollouts, o.Groups, o.Producers)
+	if o.Regrades != nil {
+		o.Regrades = access.NewOwnedRegrades(o.Regrades, o.Rollouts)
+	}
+
 	if o.Groups != nil {
 		if o.Deliveries != nil {
 			o.Deliveries = access.NewOwnedDeliveries(o.Deliveries, o.Groups)

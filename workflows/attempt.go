@@ -141,11 +141,16 @@ func (a *attempt) reward() *float64 {
 
 // record is the attempt's entry in a Result.
 func (r *run) record(a *attempt) rollout.Attempt {
-	return rollout.Attempt{
+	record := rollout.Attempt{
 		Number: a.target.Attempt, Step: r.stepName(a), SandboxID: a.place.SandboxID, Host: a.place.Host, Turns: a.turns,
 		Outcome: a.decision.outcome, Error: a.decision.text, ErrorKind: string(a.decision.kind),
 		StartedAt: a.started, EndedAt: a.ended,
 	}
+	if a.agent != nil && record.Outcome == rollout.VerifierFailed {
+		record.AgentOutcome = a.agent.Outcome
+	}
+
+	return record
 }
 
 // failed records the phase of err and returns err as a fault. A host that did not take the activity in time

@@ -132,31 +132,16 @@ func (g *group) run() (rollout.GroupState, error) {
 
 // outcome returns how the group ended, and why it is not complete.
 func (g *group) outcome() (rollout.GroupOutcome, string) {
-	good := 0
-
-	why := ""
-	for _, m := range g.state.Members {
-		if m.Outcome.MayCarryReward() {
-			good++
-		} else if why == "" {
-			why = fmt.Sprintf("rollout %s: %s: %s", m.RolloutID, m.Outcome, m.Error)
-		}
+	outcome, why := g.state.EndedAs()
+	if g.ending == nil || outcome == rollout.GroupComplete {
+		return outcome, why
 	}
 
-	if g.ending != nil {
-		why = g.ending.reason
+	if g.ending.aborted {
+		outcome = rollout.GroupAborted
 	}
 
-	switch {
-	case good == g.spec.Size:
-		return rollout.GroupComplete, ""
-	case g.ending != nil && g.ending.aborted:
-		return rollout.GroupAborted, why
-	case good > 0:
-		return rollout.GroupPartial, why
-	default:
-		return rollout.GroupFailed, why
-	}
+	return outcome, g.ending.reason
 }
 
 // store writes the state to the store, because Temporal deletes the workflow after its retention.

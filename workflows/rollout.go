@@ -34,6 +34,10 @@ func Register(w worker.WorkflowRegistry) {
 		Name:               rollout.DeliveryWorkflowName,
 		VersioningBehavior: pinned,
 	})
+	w.RegisterWorkflowWithOptions(RegradeWorkflow, workflow.RegisterOptions{
+		Name:               rollout.RegradeWorkflowName,
+		VersioningBehavior: pinned,
+	})
 	producer.Register(w)
 	RegisterPool(w)
 }

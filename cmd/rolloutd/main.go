@@ -96,6 +96,7 @@ func command(s std) *cobra.Command {
 		viewCommand(s),
 		trajectoryCommand(s),
 		abortCommand(s),
+		regradeCommand(s),
 	)
 	root.AddCommand(produceCommand(s), deliverCommand(s), deliveriesCommand(s), upstreamCommand(s))
 	root.AddCommand(hostsCommand(s), poolCommand(s), imageCommand(s), doctorCommand(s))

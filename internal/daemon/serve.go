@@ -126,6 +126,7 @@ func (d *Daemon) edge(
 	return envserver.New(envserver.Options{
 		Rollouts:     searchable{engine, search},
 		Groups:       engine,
+		Regrades:     engine,
 		Deliveries:   knownSinks{engine, d.cfg.Sinks},
 		Producers:    sinkProducers{engine, d.cfg.Sinks},
 		Fleet:        fleet,

@@ -107,6 +107,32 @@ func (o Outbox) keysUnder(ctx context.Context, prefix string) (map[string]bool, 
 	return keys, nil
 }
 
+// Of returns the deliveries of a group, of every sink.
+func (o Outbox) Of(ctx context.Context, g Group) ([]rollout.Delivery, error) {
+	var all []rollout.Delivery
+
+	for _, prefix := range []string{openPrefix, endedPrefix} {
+		for key, err := range o.Store.Keys(ctx, prefix) {
+			if err != nil {
+				return nil, err
+			}
+
+			if path.Base(key) != path.Base(name("", g)) {
+				continue
+			}
+
+			var d rollout.Delivery
+			if err := o.Store.JSON(ctx, key, &d); fault.Ignore(err, fault.NotFound) != nil {
+				return nil, err
+			}
+
+			all = append(all, d)
+		}
+	}
+
+	return all, nil
+}
+
 // List lists deliveries by sink, oldest group first: open ones (pending or refused), then ended ones.
 func (o Outbox) List(ctx context.Context, f rollout.DeliveryFilter) (rollout.DeliveryPage, error) {
 	page := rollout.DeliveryPage{Deliveries: []rollout.Delivery{}}

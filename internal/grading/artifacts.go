@@ -55,6 +55,10 @@ func (g *Grader) artifacts(ctx context.Context, job Job) ([]artifact, error) {
 	var all []artifact
 
 	err := g.Store.JSON(ctx, artifactsKey(job.Target), &all)
+	if job.Regrade != "" && (err == nil || fault.Is(err, fault.NotFound)) {
+		return all, checkSaved(job.Verifier, all)
+	}
+
 	if !fault.Is(err, fault.NotFound) {
 		return all, err
 	}
@@ -83,6 +87,21 @@ func (g *Grader) artifacts(ctx context.Context, job Job) ([]artifact, error) {
 	}
 
 	return all, g.Store.PutJSON(ctx, artifactsKey(job.Target), all)
+}
+
+// checkSaved refuses a regrade by a verifier that wants other artifacts than those that were saved.
+func checkSaved(v rollout.Verifier, saved []artifact) error {
+	var paths []string
+	for _, a := range saved {
+		paths = append(paths, a.Path)
+	}
+
+	if slices.Equal(paths, v.Artifacts) {
+		return nil
+	}
+
+	return verifierFailed(
+		"the rollout has saved the artifacts %q of its sandbox, which is gone; the verifier asks for %q", paths, v.Artifacts)
 }
 
 // saveArtifact puts a file or a folder of the agent's sandbox into the store. One that cannot be read is missing: the

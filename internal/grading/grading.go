@@ -123,7 +123,7 @@ func ReadRecord(ctx context.Context, s *store.Store, t rollout.Target) (Record, 
 }
 
 func recordKey(t rollout.Target) string {
-	return store.AttemptKey(t.RolloutID, t.Attempt, store.Grading)
+	return store.GradeKey(t, store.Grading)
 }
 
 const (

@@ -423,7 +423,7 @@ func (g *Grader) saveScriptOutput(
 		}
 
 		*s.into = text.Tail(string(raw), s.n)
-		if _, err := g.Store.PutBytes(ctx, store.AttemptKey(t.RolloutID, t.Attempt, s.name), raw); err != nil {
+		if _, err := g.Store.PutBytes(ctx, store.GradeKey(t, s.name), raw); err != nil {
 			return err
 		}
 	}

@@ -2,6 +2,7 @@ package grading
 
 import (
 	"context"
+	"errors"
 	"path"
 	"strings"
 	"sync"
@@ -90,6 +91,11 @@ func (g *Grader) openSandbox(ctx context.Context, job Job) (*sandbox.Sandbox, fu
 		return nil, nil, g.blameImage(ctx, job, retryable(err))
 	}
 
+	if job.Regrade != "" {
+		// the agent's sandbox is gone
+		return sb, release, nil
+	}
+
 	releaseAgents := g.keepAgentSandbox(ctx, job.Target)
 
 	return sb, func() { release(); releaseAgents() }, nil
@@ -112,8 +118,16 @@ func (g *Grader) keepAgentSandbox(ctx context.Context, t rollout.Target) (releas
 // prepare restores the agent's home in a fresh sandbox, fills the verifier's folders, and links their old
 // places in the agent's home to them. It may run again until the verifier's first process starts.
 func (g *Grader) prepare(ctx context.Context, sb *sandbox.Sandbox, job Job) error {
-	if err := g.restoreHome(ctx, sb, job); err != nil {
-		return blame(err, "restore the workspace")
+	err := g.restoreHome(ctx, sb, job)
+
+	var f *failure
+	if err = blame(err, "restore the workspace"); job.Regrade != "" && errors.As(err, &f) {
+		// it may have been saved in a sandbox of another kind
+		return verifierFailed("%s: the sandbox of the task must be that of the rollout", f.why)
+	}
+
+	if err != nil {
+		return err
 	}
 
 	return g.stage(ctx, sb, job)

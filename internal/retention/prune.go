@@ -32,19 +32,19 @@ func (p Pruner) delete(ctx context.Context, r Rollout) (bool, error) {
 
 	prefix := rolloutsFolder + "/" + r.ID + "/"
 
-	var attempts []string
+	var parts []string
 
 	for b, err := range p.Store.Blobs(ctx, prefix) {
 		if err != nil || b.At.After(r.At) {
 			return false, err
 		}
 
-		if strings.HasPrefix(b.Key, prefix+"attempts/") {
-			attempts = append(attempts, b.Key)
+		if strings.HasPrefix(b.Key, prefix+"attempts/") || strings.HasPrefix(b.Key, store.RegradeKey(r.ID, "")) {
+			parts = append(parts, b.Key)
 		}
 	}
 
-	for _, key := range append(attempts, store.ResultKey(r.ID), store.HeadKey(r.ID)) {
+	for _, key := range append(parts, store.ResultKey(r.ID), store.HeadKey(r.ID)) {
 		if err := p.Store.Delete(ctx, key); err != nil {
 			return false, err
 		}

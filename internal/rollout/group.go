@@ -171,6 +171,29 @@ func (g GroupState) Finished() int {
 	return n
 }
 
+// EndedAs returns how a group ended whose members have all ended and that nobody has ended early, and why it is not
+// complete.
+func (g GroupState) EndedAs() (GroupOutcome, string) {
+	good, why := 0, ""
+
+	for _, m := range g.Members {
+		if m.Outcome.MayCarryReward() {
+			good++
+		} else if why == "" {
+			why = fmt.Sprintf("rollout %s: %s: %s", m.RolloutID, m.Outcome, m.Error)
+		}
+	}
+
+	switch good {
+	case len(g.Members):
+		return GroupComplete, ""
+	case 0:
+		return GroupFailed, why
+	default:
+		return GroupPartial, why
+	}
+}
+
 // Rewards lists the rewards of the members that have one, in their order.
 func (g GroupState) Rewards() []float64 {
 	var out []float64

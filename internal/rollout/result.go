@@ -154,6 +154,8 @@ type Grading struct {
 	Mode string `json:"mode,omitempty"`
 	// Notes are for people: what may have kept right work from its reward.
 	Notes []string `json:"notes,omitempty"`
+	// Before is the grade that the rollout ended with, if a regrade has taken its place.
+	Before *EarlierGrade `json:"before,omitempty"`
 }
 
 // GradingStatus is a closed set.
@@ -184,12 +186,16 @@ type Attempt struct {
 	Number int `json:"number"`
 
 	// name of the step that it ran; "": the task has no steps
-	Step      string    `json:"step,omitempty"`
-	SandboxID string    `json:"sandbox_id"`
-	Host      string    `json:"host,omitempty"`
-	Outcome   Outcome   `json:"outcome"`
-	Error     string    `json:"error,omitempty"`
-	ErrorKind string    `json:"error_kind,omitempty"`
+	Step      string  `json:"step,omitempty"`
+	SandboxID string  `json:"sandbox_id"`
+	Host      string  `json:"host,omitempty"`
+	Outcome   Outcome `json:"outcome"`
+	Error     string  `json:"error,omitempty"`
+	ErrorKind string  `json:"error_kind,omitempty"`
+
+	// how the agent ended, if the outcome is verifier_failed
+	AgentOutcome Outcome `json:"agent_outcome,omitempty"`
+
 	Turns     int       `json:"turns"`
 	StartedAt time.Time `json:"started_at"`
 	EndedAt   time.Time `json:"ended_at"`

@@ -160,17 +160,29 @@ type Target struct {
 
 	// names of the services beside its sandboxes, joined by commas; "": none
 	Services string `json:"services,omitempty"`
+
+	// id of the regrade of the attempt, which has sandboxes and a grade of its own; "": the rollout itself
+	Regrade string `json:"regrade,omitempty"`
 }
 
 // SandboxID is the id of the agent's sandbox and of the gateway's route.
 func (t Target) SandboxID() string { return t.RolloutID + "." + strconv.Itoa(t.Attempt) }
 
 // VerifierID is the id of the sandbox in which the attempt is graded.
-func (t Target) VerifierID() string { return t.SandboxID() + ".v" }
+func (t Target) VerifierID() string { return t.SandboxID() + ".v" + t.Regrade }
 
 // ControlID is the id of the sandbox in which the verifier runs without the agent's work, to find out which
 // of the two used up a resource.
-func (t Target) ControlID() string { return t.SandboxID() + ".c" }
+func (t Target) ControlID() string { return t.SandboxID() + ".c" + t.Regrade }
+
+// Label is the label of the target's sandboxes: their workflow is WorkflowID of it.
+func (t Target) Label() string {
+	if t.Regrade == "" {
+		return t.RolloutID
+	}
+
+	return regradeName(t.RolloutID, t.Regrade)
+}
 
 // Outcome says why a rollout (or one attempt of it) ended.
 type Outcome string

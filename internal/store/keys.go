@@ -3,6 +3,8 @@ package store
 import (
 	"path"
 	"strconv"
+
+	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
 // Names of an attempt's blobs.
@@ -72,6 +74,24 @@ func ResultKey(rolloutID string) string { return path.Join("rollouts", rolloutID
 // HeadKey returns the key of a finished rollout's Result.Head, for readers that do not need the whole
 // result. Rollouts of earlier versions have none.
 func HeadKey(rolloutID string) string { return path.Join("rollouts", rolloutID, "head.json") }
+
+// RegradeKey returns the key of a finished rollout.Regrade of a rollout; regradeID "" is the folder of all.
+func RegradeKey(rolloutID, regradeID string) string {
+	if regradeID == "" {
+		return path.Join("rollouts", rolloutID, "regrades") + "/"
+	}
+
+	return path.Join("rollouts", rolloutID, "regrades", regradeID+".json")
+}
+
+// GradeKey returns the key of a blob that grading the target leaves. A regrade has keys of its own.
+func GradeKey(t rollout.Target, name string) string {
+	if t.Regrade != "" {
+		name = path.Join("regrades", t.Regrade, name)
+	}
+
+	return AttemptKey(t.RolloutID, t.Attempt, name)
+}
 
 // GroupKey returns the key of a finished group's rollout.GroupState.
 func GroupKey(groupID string) string { return path.Join("groups", groupID, "state.json") }

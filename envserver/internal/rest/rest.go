@@ -31,6 +31,9 @@ type API struct {
 	// nil: no groups
 	Groups access.Groups
 
+	// nil: rollouts cannot be graded again
+	Regrades access.Regrades
+
 	// nil: no sinks
 	Deliveries access.Deliveries
 
@@ -141,6 +144,7 @@ func (a *API) Routes() []api.Route {
 		a.hostRoutes(),
 		a.producerRoutes(),
 		a.scoreRoutes(),
+		a.regradeRoutes(),
 		a.uploadRoutes(),
 	)
 	for i, rt := range all {
