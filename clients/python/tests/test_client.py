@@ -58,6 +58,22 @@ def test_a_lost_answer_starts_nothing_twice(server: Server) -> None:
     assert {s.headers["Authorization"] for s in sent} == {"Bearer secret"}
 
 
+def test_a_regrade_is_awaited_and_starts_once(server: Server) -> None:
+    running = {"regrade_id": "x", "rollout_id": "r", "reward": None}
+    ended = {**running, "finished_at": "2026-01-31T12:00:00Z", "reward": 1, "applied": True, "delivered_to": ["disk"], "grading": {"status": "graded"}}
+    server.on("POST /rollouts/r/regrade", Answer(silent=True), Answer(202, running))
+    server.on("GET /rollouts/r/regrades/x", Answer(200, running), Answer(200, ended))
+    server.on("GET /rollouts/r/regrades", Answer(200, {"regrades": [ended]}))
+    with Client(server.url) as c:
+        regrade = c.rollouts.regrade("r", {"verify": ["true"]}, apply=True)
+        assert (regrade.reward, regrade.applied, regrade.delivered_to) == (1, True, ("disk",))
+        assert c.rollouts.regrades("r") == [regrade]
+    sent = [s.body for s in server.requests("POST /rollouts/r/regrade")]
+    assert len(sent) == 2
+    assert sent[0] == sent[1], "each try names the same regrade"
+    assert (sent[0]["task"], sent[0]["apply"]) == ({"verify": ["true"]}, True)
+
+
 def test_a_file_is_sent_once(server: Server, tmp_path: Path) -> None:
     content = bytes(range(256)) * 8192  # 2 MiB: several chunks
     path, digest = tmp_path / "data.bin", hashlib.sha256(content).hexdigest()

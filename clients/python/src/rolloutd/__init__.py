@@ -19,7 +19,7 @@ from .errors import (
     UnscoredError,
 )
 from .staleness import Staleness
-from .types import SCORED_OUTCOMES, Event, Group, GroupTask, ListedGroup, Member, Result, Sequence, Span, State, Task
+from .types import SCORED_OUTCOMES, Event, Group, GroupTask, ListedGroup, Member, Regrade, Result, Sequence, Span, State, Task
 from .weights import WeightSync
 
 __all__ = [
@@ -47,6 +47,7 @@ __all__ = [
     "ProducerChange",
     "ProducerTask",
     "ProtocolError",
+    "Regrade",
     "Result",
     "RolloutdError",
     "Sequence",

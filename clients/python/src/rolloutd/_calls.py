@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
 from .errors import InvalidError, ProtocolError, RolloutdError
-from .types import Group, GroupPage, ListedGroup, Page, Result, Sequence, State
+from .types import Group, GroupPage, ListedGroup, Page, Regrade, Result, Sequence, State
 
 T = TypeVar("T")
 
@@ -137,6 +137,20 @@ def shaped(kind: str, id: str, format: str, subagents: str, sequences: str) -> C
 
 def abort(kind: str, id: str, reason: str) -> Call[bool]:
     return Call("POST", one(kind, id, "abort"), object_of(lambda raw: bool(raw["aborted"])), body={"reason": reason})
+
+
+def regrade(rollout_id: str, task: Mapping[str, Any], apply: bool) -> Call[Regrade]:
+    body = {"task": dict(task), "apply": apply, "regrade_id": new_id()[:16]}
+    return Call("POST", one("rollouts", rollout_id, "regrade"), object_of(Regrade.of), body=body)
+
+
+def regraded(before: Regrade) -> Call[Regrade]:
+    path = one("rollouts", before.rollout_id, f"regrades/{before.regrade_id}")
+    return Call("GET", path, object_of(Regrade.of), params={"wait_s": "20"})
+
+
+def regrades(rollout_id: str) -> Call[list[Regrade]]:
+    return Call("GET", one("rollouts", rollout_id, "regrades"), object_of(lambda raw: [Regrade.of(r) for r in raw["regrades"]]))
 
 
 def known(params: Mapping[str, Any]) -> Mapping[str, str]:

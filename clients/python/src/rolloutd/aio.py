@@ -22,7 +22,7 @@ from .client import _resume, _within
 from .episodes import AsyncEpisodes, AsyncExecutor
 from .errors import ExhaustedError, NotFoundError, RolloutdError, UnavailableError
 from .producers import AsyncDeliveries, AsyncProducers
-from .types import JSON, Event, Group, GroupPage, GroupTask, ListedGroup, Page, Result, RolloutFilter, Sequence, State, Task
+from .types import JSON, Event, Group, GroupPage, GroupTask, ListedGroup, Page, Regrade, Result, RolloutFilter, Sequence, State, Task
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
@@ -209,6 +209,23 @@ class AsyncRollouts:
     async def score(self, rollout_id: str, score: float) -> None:
         """Grades a rollout whose verifier is external, while it awaits its score. A repeated score is accepted if it is the same."""
         await self._client.send(episodes.score(rollout_id, score))
+
+    async def regrade(self, rollout_id: str, task: Mapping[str, Any], *, apply: bool = False, timeout_s: float | None = None) -> Regrade:
+        """Grades the saved work of a finished rollout by the verifier of `task` as it is now: the arguments of a rollout.
+
+        The grade stands beside the first one; with `apply` it becomes the rollout's, and its group's statistics follow. ConflictError says
+        why a rollout cannot be graded again. DeadlineError after `timeout_s` seconds; the regrade continues.
+        """
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        regrade = await self._client.send(calls.regrade(rollout_id, task, apply))
+        while not regrade.done:
+            check_deadline(deadline, f"regrade {regrade.regrade_id} of rollout {rollout_id}")
+            regrade = await self._client.send(calls.regraded(regrade))
+        return regrade
+
+    async def regrades(self, rollout_id: str) -> list[Regrade]:
+        """The regrades of a rollout that have ended, oldest first."""
+        return await self._client.send(calls.regrades(rollout_id))
 
     async def page(self, *, limit: int | None = None, cursor: str = "", **filters: Unpack[RolloutFilter]) -> Page:
         """One page of the caller's rollouts."""

@@ -91,6 +91,42 @@ class Result:
 
 
 @dataclass(frozen=True)
+class Regrade:
+    """A grade of the saved work of a finished rollout by a later verifier. `reward` is None if the verifier gave none, `error` says why it did not run.
+
+    `applied`: it is the rollout's grade since then, and the sinks `delivered_to` have the group with its earlier reward.
+    """
+
+    regrade_id: str
+    rollout_id: str
+    done: bool
+    verifier: str
+    reward: float | None
+    rewards: Mapping[str, float]
+    grading: JSON
+    error: str
+    applied: bool
+    delivered_to: tuple[str, ...]
+    raw: JSON = field(repr=False)
+
+    @classmethod
+    def of(cls, raw: JSON) -> Regrade:
+        return cls(
+            regrade_id=raw["regrade_id"],
+            rollout_id=raw["rollout_id"],
+            done=bool(raw.get("finished_at")),
+            verifier=raw.get("verifier", ""),
+            reward=raw.get("reward"),
+            rewards=raw.get("rewards") or {},
+            grading=raw.get("grading") or {},
+            error=raw.get("error", ""),
+            applied=raw.get("applied", False),
+            delivered_to=tuple(raw.get("delivered_to") or ()),
+            raw=raw,
+        )
+
+
+@dataclass(frozen=True)
 class Member:
     """One of a group's rollouts. `lost` are the rollouts before it that infrastructure lost."""
 
