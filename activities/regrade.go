@@ -81,6 +81,7 @@ func (a *Activities) regrade(ctx context.Context, in RegradeInput) error {
 	if err != nil {
 		return err
 	}
+
 	defer release()
 
 	_, err = a.regrader(in.Target).Grade(ctx, grading.Job(in.VerifyInput))

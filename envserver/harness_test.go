@@ -41,6 +41,7 @@ func start(t *testing.T, change ...func(*envserver.Options)) *rig {
 	o := envserver.Options{
 		Rollouts:   f,
 		Groups:     &fakeGroups{states: map[string]rollout.GroupState{}},
+		Regrades:   &fakeRegrades{},
 		Deliveries: &fakeDeliveries{},
 		Fleet:      &fakeHosts{},
 		Producers:  newFakeProducers(),

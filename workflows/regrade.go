@@ -75,7 +75,7 @@ func regradePart(ctx workflow.Context, spec rollout.RegradeSpec, part rollout.Re
 	return nil
 }
 
-// storeRegrade composes and stores the record, also of a workflow that was cancelled.
+// storeRegrade composes and stores the record, also of a canceled workflow.
 func storeRegrade(ctx workflow.Context, in activities.StoreRegradeInput) (rollout.Summary, error) {
 	var acts *activities.Activities
 

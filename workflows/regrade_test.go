@@ -58,6 +58,7 @@ func TestRegrade(t *testing.T) {
 				graded []int
 				stored activities.StoreRegradeInput
 			)
+
 			env.OnActivity("Regrade", mock.Anything, mock.Anything).Return(
 				func(_ context.Context, in activities.RegradeInput) error {
 					require.Equal(t, "abc", in.Regrade)
