@@ -29,8 +29,8 @@ func TestRegisteredNames(t *testing.T) {
 	acts.RegisterLocal(&local)
 	acts.RegisterHost(&host)
 	acts.RegisterDelivery(&delivery)
-	require.Equal(t, []string{"CreateSandbox"}, create.names)
-	require.ElementsMatch(t, []string{"ComposeResult", "StoreGroup", "StoreProducer", "LoadTask"}, local.names)
+	require.ElementsMatch(t, []string{"CreateSandbox", "Regrade"}, create.names)
+	require.ElementsMatch(t, []string{"ComposeResult", "StoreGroup", "StoreProducer", "LoadTask", "StoreRegrade"}, local.names)
 	require.ElementsMatch(t, []string{"SinkStatus", "DeliverGroup", "CloseSink", "GroupReports"}, delivery.names)
 	require.ElementsMatch(t, []string{
 		"InstallOpencode",

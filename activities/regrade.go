@@ -89,7 +89,11 @@ func (a *Activities) regrade(ctx context.Context, in RegradeInput) error {
 		return a.admission[backendName(in.Target)].Return(ctx, "capacity of the backend "+backendName(in.Target), err)
 	}
 
-	return errors.Join(err, b.Destroy(ctx, in.VerifierID()), b.Destroy(ctx, in.ControlID()))
+	return errors.Join(
+		err,
+		destroyWithServices(ctx, b, in.Target, in.VerifierID()),
+		destroyWithServices(ctx, b, in.Target, in.ControlID()),
+	)
 }
 
 // regrader is the grader of a regrade, which logs no events: the rollout's log has ended.

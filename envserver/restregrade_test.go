@@ -65,7 +65,9 @@ func TestRegradeOverREST(t *testing.T) {
 	t.Parallel()
 
 	engine := &fakeRegrades{}
-	r := shared(t, func(o *envserver.Options) { o.Regrades = engine })
+	r := shared(t, func(o *envserver.Options) {
+		o.Regrades, o.Agents = engine, []string{rollout.AgentOpencode, rollout.AgentNop}
+	})
 	r.beginAsAlice("r1")
 
 	const body = `{"task":{"instruction":"x","verify":["true"],"endpoint":"nowhere","agent":"react"},"apply":true,"regrade_id":"x1"}`

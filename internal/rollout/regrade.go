@@ -91,7 +91,10 @@ func (p RegradePart) Graded() bool { return p.Attempt > 0 && p.Verifier.Defined(
 
 // Target names the attempt of a part for its grader.
 func (r RegradeSpec) Target(p RegradePart) Target {
-	return Target{RolloutID: r.RolloutID, Attempt: p.Attempt, Backend: r.Sandbox.Backend, Regrade: r.ID}
+	return Target{
+		RolloutID: r.RolloutID, Attempt: p.Attempt, Backend: r.Sandbox.Backend, Regrade: r.ID,
+		Services: r.Sandbox.ServiceNames(),
+	}
 }
 
 // Validate refuses what no server sends.
