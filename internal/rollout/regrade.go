@@ -200,6 +200,8 @@ func (r Result) checkRegrade() error {
 		return refuse("it ended as " + string(r.Outcome) + ", so its agent did not end its work")
 	case r.Grading.Mode == GradeLive:
 		return refuse("it was graded live, and its services are gone")
+	case r.Grading.Mode == GradeShared:
+		return refuse("it was graded in the agent's sandbox, which is gone")
 	case len(r.Attempts) == 0:
 		return refuse("it has no attempt")
 	}
@@ -278,8 +280,8 @@ func partOf(now Spec, n int) (RegradePart, error) {
 		return RegradePart{}, fault.Field("task", "must have a verifier: verify or test_script")
 	case v.External:
 		return RegradePart{}, fault.Field("task.verifier", "external means that a client grades: it cannot run again")
-	case v.Live():
-		return RegradePart{}, fault.Field("task.verifier.grade", "must not be %q: the services of the agent are gone", GradeLive)
+	case v.Live() || v.Shared():
+		return RegradePart{}, fault.Field("task.verifier.grade", "must not be %q: the agent's sandbox is gone", v.Grade)
 	}
 
 	return RegradePart{

@@ -78,8 +78,11 @@ func TestNoRegrade(t *testing.T) {
 		kind   fault.Kind
 	}{
 		"ended as aborted": {func(r *rollout.Result, _ *rollout.Spec) { r.Outcome = rollout.Aborted }, fault.Conflict},
-		"graded live":      {func(r *rollout.Result, _ *rollout.Spec) { r.Grading.Mode = rollout.GradeLive }, fault.Conflict},
-		"no attempt":       {func(r *rollout.Result, _ *rollout.Spec) { r.Attempts = nil }, fault.Conflict},
+		"graded shared": {
+			func(r *rollout.Result, _ *rollout.Spec) { r.Grading.Mode = rollout.GradeShared }, fault.Conflict,
+		},
+		"graded live": {func(r *rollout.Result, _ *rollout.Spec) { r.Grading.Mode = rollout.GradeLive }, fault.Conflict},
+		"no attempt":  {func(r *rollout.Result, _ *rollout.Spec) { r.Attempts = nil }, fault.Conflict},
 		"must have a verifier": {
 			func(_ *rollout.Result, s *rollout.Spec) { s.Task.Verifier = rollout.Verifier{} }, fault.Invalid,
 		},
