@@ -42,6 +42,7 @@ func postJSON(t *testing.T, url string, body any) (status int, text string) {
 
 	resp, err := http.DefaultClient.Do(req)
 	require.NoError(t, err)
+
 	defer resp.Body.Close()
 
 	answer, err := io.ReadAll(resp.Body)
@@ -78,6 +79,7 @@ func TestRegrade(t *testing.T) {
 		"setup":       []string{"echo 42 > answer.txt"},
 		"verify":      []string{"grep -qx 43 answer.txt"},
 	}
+
 	group := args{"group_id": "g", "group_size": 2}
 	for name, v := range task {
 		group[name] = v

@@ -65,6 +65,7 @@ func sidecarTask(t *testing.T, srv *dev) taskset.Task {
 	}
 
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(dir, "environment/web/sidecar"), "./testdata/sidecar")
+
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	out, err := build.CombinedOutput()
 	require.NoError(t, err, "%s", out)
