@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"sync/atomic"
+	"time"
 
 	_ "modernc.org/sqlite" // the driver
 
@@ -42,6 +43,9 @@ type Index struct {
 
 	// of Update alone
 	unfinished map[string]unfinished
+
+	// how long the latest list of the store took, of Update and Run
+	listing time.Duration
 }
 
 // Open opens the index in a file, and makes the file if it is missing or cannot be used.

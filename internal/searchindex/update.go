@@ -27,13 +27,11 @@ type unfinished struct{ since, next time.Time }
 // Run follows the store until ctx ends. A failure is logged, and the next update goes on where it ended.
 func (x *Index) Run(ctx context.Context) error {
 	for {
-		begin := time.Now()
-
 		if err := x.Update(ctx); err != nil && ctx.Err() == nil {
 			x.log.WarnContext(ctx, "the index of transcripts is behind", "rollouts", x.missing.Load(), "error", err)
 		}
 
-		if err := clock.Sleep(ctx, max(pause, share*time.Since(begin))); err != nil {
+		if err := clock.Sleep(ctx, max(pause, share*x.listing)); err != nil {
 			return err
 		}
 	}
@@ -49,6 +47,8 @@ func (x *Index) Update(ctx context.Context) error {
 
 	var fresh []string
 
+	began := time.Now()
+
 	for id, err := range x.store.Folders(ctx, "rollouts/") {
 		if err != nil {
 			return err
@@ -61,6 +61,7 @@ func (x *Index) Update(ctx context.Context) error {
 		delete(known, id)
 	}
 
+	x.listing = time.Since(began)
 	x.missing.Store(int64(len(fresh)))
 	x.listed.Store(true)
 
