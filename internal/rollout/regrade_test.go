@@ -78,7 +78,7 @@ func TestNoRegrade(t *testing.T) {
 		kind   fault.Kind
 	}{
 		"ended as aborted": {func(r *rollout.Result, _ *rollout.Spec) { r.Outcome = rollout.Aborted }, fault.Conflict},
-		"graded shared": {
+		"agent's sandbox, which is gone": {
 			func(r *rollout.Result, _ *rollout.Spec) { r.Grading.Mode = rollout.GradeShared }, fault.Conflict,
 		},
 		"graded live": {func(r *rollout.Result, _ *rollout.Spec) { r.Grading.Mode = rollout.GradeLive }, fault.Conflict},
@@ -89,7 +89,7 @@ func TestNoRegrade(t *testing.T) {
 		"a client grades": {
 			func(_ *rollout.Result, s *rollout.Spec) { s.Task.Verifier = rollout.Verifier{External: true} }, fault.Invalid,
 		},
-		"services of the agent": {
+		`must not be "live"`: {
 			func(_ *rollout.Result, s *rollout.Spec) { s.Task.Verifier.Grade = rollout.GradeLive }, fault.Invalid,
 		},
 		"must be empty": {
