@@ -163,7 +163,7 @@ func refusedRegrades(t *testing.T, srv *dev, mended args) {
 		"no rollout":                 {"absent", args{"task": mended}, http.StatusNotFound},
 		"must have a verifier":       {"g-1", args{"task": args{"instruction": "x"}}, http.StatusUnprocessableEntity},
 		"there is no such argument":  {"g-1", args{"task": mended, "applied": true}, http.StatusUnprocessableEntity},
-		"agent's sandbox is gone":      {"g-1", args{"task": args{"instruction": "x", "verify": []string{"true"}, "verifier": args{"grade": "live"}}}, http.StatusUnprocessableEntity},
+		"agent's sandbox is gone":    {"g-1", args{"task": args{"instruction": "x", "verify": []string{"true"}, "verifier": args{"grade": "live"}}}, http.StatusUnprocessableEntity},
 		"has no saved work":          {"g-1", args{"task": args{"instruction": "x", "verify": []string{"true"}, "verifier": args{"image": "x", "artifacts": []string{"/tmp/a"}}}}, http.StatusConflict},
 		"lower-case letters or digi": {"g-1", args{"task": mended, "regrade_id": "../x"}, http.StatusUnprocessableEntity},
 	} {
