@@ -7,6 +7,7 @@ import json
 import multiprocessing
 import os
 import threading
+import time
 from collections.abc import Callable, Generator, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from multiprocessing.connection import Connection
@@ -78,6 +79,15 @@ def echo() -> Iterator[str]:
     http.server_close()
 
 
+def await_ended_threads() -> None:
+    """Waits until the system has ended the threads that Python has ended: as it ends, a thread may hold a lock of OpenSSL, and nothing
+    in the child of a fork would release it."""
+    for _ in range(500):
+        if len(os.listdir("/proc/self/task")) <= threading.active_count():
+            return
+        time.sleep(0.01)
+
+
 def forked(work: Callable[[int], Any], children: int = WORKERS) -> list[Any]:
     """What `work` returns in each of several children of a fork, which run at the same time."""
 
@@ -88,6 +98,7 @@ def forked(work: Callable[[int], Any], children: int = WORKERS) -> list[Any]:
         except BaseException as err:
             pipe.send(repr(err))
 
+    await_ended_threads()
     of = multiprocessing.get_context("fork")
     start = of.Barrier(children)
     pipes = [of.Pipe(duplex=False) for _ in range(children)]
