@@ -40,7 +40,7 @@ func (g *Grader) gradeShared(ctx context.Context, job Job, record *Record) error
 
 	started, err := sandbox.CommandStarted(ctx, sb, firstProcess(job.Verifier))
 	if err == nil && !started {
-		err = blame(g.stageShared(ctx, sb, job.Verifier), "put the tests into the agent's sandbox")
+		err = g.stageShared(ctx, sb, job.Verifier)
 	}
 
 	if err == nil {
@@ -62,20 +62,8 @@ func ofSubmission(err error) error {
 
 // stageShared ends the agent's processes and replaces what the agent has left where the tests and their reward go.
 func (g *Grader) stageShared(ctx context.Context, sb *sandbox.Sandbox, v rollout.Verifier) error {
-	if err := sb.KillAll(ctx); err != nil {
-		return err
-	}
-
-	if err := removeAll(ctx, sb, sharedTests, sharedLogs, rollout.TestsDir, rollout.VerifierDir); err != nil {
-		return err
-	}
-
-	if err := sb.PutTar(ctx, rollout.Home, Folders(rollout.TestsDir, rollout.VerifierDir)); err != nil {
-		return err
-	}
-
-	if err := g.stageUploads(ctx, sb, rollout.TestsDir, v); err != nil {
-		return err
+	if err := clearShared(ctx, sb); err != nil {
+		return blame(err, "make room for the tests in the agent's sandbox")
 	}
 
 	files, err := v.TestFiles()
@@ -88,7 +76,26 @@ func (g *Grader) stageShared(ctx context.Context, sb *sandbox.Sandbox, v rollout
 		return err
 	}
 
-	if err := sb.PutTar(ctx, rollout.TestsDir, archive); err != nil {
+	// beside a lack of room, a failure here is not the work's: the store may not answer
+	if err := g.stageUploads(ctx, sb, rollout.TestsDir, v); err != nil {
+		return blameBounds(err, "put the tests into the agent's sandbox")
+	}
+
+	return blameBounds(sb.PutTar(ctx, rollout.TestsDir, archive), "put the tests into the agent's sandbox")
+}
+
+// clearShared ends all processes, and makes empty folders for the tests and the reward, with links to them from where
+// Harbor has them.
+func clearShared(ctx context.Context, sb *sandbox.Sandbox) error {
+	if err := sb.KillAll(ctx); err != nil {
+		return err
+	}
+
+	if err := removeAll(ctx, sb, sharedTests, sharedLogs, rollout.TestsDir, rollout.VerifierDir); err != nil {
+		return err
+	}
+
+	if err := sb.PutTar(ctx, rollout.Home, Folders(rollout.TestsDir, rollout.VerifierDir)); err != nil {
 		return err
 	}
 
