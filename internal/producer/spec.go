@@ -112,7 +112,7 @@ func (p Spec) Validate() error {
 	case p.MaxReplacements < 0 || p.MaxReplacements > rollout.MaxReplacements:
 		return fault.Field("max_replacements", "must be 0 to %d, got %d", rollout.MaxReplacements, p.MaxReplacements)
 	case p.GroupDeadline < 0:
-		return fault.Field("deadline_s", "must not be negative, got %g", p.GroupDeadline.Seconds())
+		return fault.Field("group_deadline_s", "must not be negative, got %g", p.GroupDeadline.Seconds())
 	case p.Sink == "":
 		return fault.Field("sink", "must be the name of a sink in the configuration")
 	case p.Epochs < 0 || p.Epochs > maxEpochs:

@@ -29,7 +29,7 @@ func TestSpec(t *testing.T) {
 		"producer_id":            func(p *producer.Spec) { p.ID = strings.Repeat("x", 33) },
 		"group_size":             func(p *producer.Spec) { p.GroupSize = 129 },
 		"max_replacements":       func(p *producer.Spec) { p.MaxReplacements = -1 },
-		"deadline_s":             func(p *producer.Spec) { p.GroupDeadline = -time.Second },
+		"group_deadline_s":       func(p *producer.Spec) { p.GroupDeadline = -time.Second },
 		"sink":                   func(p *producer.Spec) { p.Sink = "" },
 		"epochs":                 func(p *producer.Spec) { p.Epochs = -1 },
 		"batch_size":             func(p *producer.Spec) { p.BatchSize = -1 },
