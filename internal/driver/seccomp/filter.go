@@ -18,7 +18,7 @@ import (
 // program that bwrap loads. It is an allow-list: every other call, and every call by another architecture's
 // numbers, is EPERM.
 //
-// clone3 also allows that call, by which sandboxd forks into a cgroup. Package child forbids it to all other processes.
+// clone3 also allows that call, by which sandboxd forks into a cgroup. Package prestart forbids it to all other processes.
 func Compile(clone3 bool) ([]byte, error) {
 	noCaps := &specs.Spec{Process: &specs.Process{Capabilities: &specs.LinuxCapabilities{}}}
 
