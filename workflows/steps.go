@@ -236,7 +236,7 @@ func (r *run) verify(a *attempt) error {
 	var out activities.Grade
 
 	err := r.do(a, rollout.PhaseVerifying, step{
-		timeout: in.Timeout + gradingSlack,
+		timeout: v.CollectTime() + in.Timeout + gradingSlack,
 		summary: "at most " + in.Timeout.String(),
 	}, r.acts.RunVerifier, in, &out)
 	if err != nil {

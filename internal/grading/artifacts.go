@@ -73,6 +73,10 @@ func (g *Grader) artifacts(ctx context.Context, job Job) ([]artifact, error) {
 		return nil, sb.OfMemory(ctx, err)
 	}
 
+	if err := g.collect(ctx, sb, job); err != nil {
+		return nil, sb.OfMemory(ctx, err)
+	}
+
 	left := int64(maxArtifactBytes)
 
 	for n, p := range job.Verifier.Artifacts {
@@ -87,6 +91,57 @@ func (g *Grader) artifacts(ctx context.Context, job Job) ([]artifact, error) {
 	}
 
 	return all, g.Store.PutJSON(ctx, artifactsKey(job.Target), all)
+}
+
+// collect runs the commands that make artifacts, and ends what they left running. How they end decides nothing: the agent
+// could have made the same files, and the verifier judges those.
+func (g *Grader) collect(ctx context.Context, sb *sandbox.Sandbox, job Job) error {
+	if len(job.Verifier.Collect) == 0 {
+		return nil
+	}
+
+	var results []rollout.CommandResult
+
+	for n, c := range job.Verifier.Collect {
+		budget := &sandbox.CommandBudget{Total: c.Limit()}
+
+		st, err := sandbox.RunCommand(ctx, sb, fmt.Sprintf("collect-%d", n+1), sandbox.BashCommand("-c", c.Command), budget)
+		if err != nil {
+			return err
+		}
+
+		res, err := sandbox.CommandResult(ctx, sb, c.Command, st)
+		if err != nil {
+			return err
+		}
+
+		results = append(results, res)
+	}
+
+	if err := sb.KillAll(ctx); err != nil {
+		return err
+	}
+
+	return g.Store.PutJSON(ctx, store.AttemptKey(job.RolloutID, job.Attempt, store.Collected), results)
+}
+
+// collectNotes say which commands that make artifacts have failed.
+func (g *Grader) collectNotes(ctx context.Context, job Job) ([]string, error) {
+	var (
+		results []rollout.CommandResult
+		notes   []string
+	)
+
+	err := g.Store.JSON(ctx, store.AttemptKey(job.RolloutID, job.Attempt, store.Collected), &results)
+
+	for n, res := range results {
+		if res.ExitCode != 0 {
+			notes = append(notes, fmt.Sprintf("verifier.collect[%d] (%s) ended with exit code %d%s",
+				n, text.Head(res.Cmd, 120), res.ExitCode, afterColon(lastLine(res.Stderr))))
+		}
+	}
+
+	return notes, fault.Ignore(err, fault.NotFound)
 }
 
 // checkSaved refuses a regrade by a verifier that wants other artifacts than those that were saved.
@@ -259,11 +314,14 @@ func (g *Grader) restoreArtifact(ctx context.Context, sb *sandbox.Sandbox, a art
 	return sb.PutTar(ctx, path.Dir(a.Path), content)
 }
 
-// artifactNotes say which artifacts the verifier did not get.
+// artifactNotes say which artifacts the verifier did not get, and which commands that make them failed.
 func (g *Grader) artifactNotes(ctx context.Context, job Job) ([]string, error) {
-	artifacts, err := g.artifacts(ctx, job)
+	notes, err := g.collectNotes(ctx, job)
+	if err != nil {
+		return nil, err
+	}
 
-	var notes []string
+	artifacts, err := g.artifacts(ctx, job)
 
 	for _, a := range artifacts {
 		if a.Missing != "" {

@@ -134,14 +134,21 @@ func TestArtifacts(t *testing.T) {
 	for name, c := range map[string]struct {
 		agent, answer string
 		put           []tar.Header
+		collect       []rollout.CollectCommand
 		status        rollout.GradingStatus
 		reward        float64
 		note          string
 	}{
-		"file":          {agent: "echo 42 > /app/answer.txt; echo 1 > /app/other", answer: "/app/answer.txt", reward: 1},
-		"in a folder":   {agent: "echo 42 > /data/data", answer: "/data/data", reward: 1, note: "/app/answer.txt"},
-		"temporary":     {agent: "echo 42 > /tmp/answer", answer: "/tmp/answer", reward: 1},
-		"in the home":   {agent: "echo 42 > ~/workdir/answer", answer: "/home/user/workdir/answer", reward: 1},
+		"file":        {agent: "echo 42 > /app/answer.txt; echo 1 > /app/other", answer: "/app/answer.txt", reward: 1},
+		"in a folder": {agent: "echo 42 > /data/data", answer: "/data/data", reward: 1, note: "/app/answer.txt"},
+		"temporary":   {agent: "echo 42 > /tmp/answer", answer: "/tmp/answer", reward: 1},
+		"in the home": {agent: "echo 42 > ~/workdir/answer", answer: "/home/user/workdir/answer", reward: 1},
+		"collected": {
+			agent:   "echo 42 > /app/other",
+			collect: []rollout.CollectCommand{{Command: "no-such-program"}, {Command: "read a < /app/other; echo $a > /logs/artifacts/answer"}},
+			answer:  "/logs/artifacts/answer", reward: 1,
+			note: "verifier.collect[0] (no-such-program) ended with exit code 127: ",
+		},
 		"not declared":  {agent: "echo 42 > /tmp/other", answer: "/tmp/other"},
 		"own":           {agent: "echo 41 > /tmp/answer", answer: "/golden/answer", reward: 1},
 		"missing":       {agent: ":", answer: "/app/answer.txt", note: "/app/answer.txt"},
@@ -180,8 +187,9 @@ func TestArtifacts(t *testing.T) {
 			record, err := g.Grade(t.Context(), grading.Job{
 				Target: target, Sandbox: spec, Timeout: 5 * time.Minute,
 				Verifier: rollout.Verifier{
-					Script: strings.ReplaceAll(judge, "%", c.answer),
-					Image:  "grader",
+					Script:  strings.ReplaceAll(judge, "%", c.answer),
+					Image:   "grader",
+					Collect: c.collect,
 					Artifacts: []string{
 						rollout.PublishDir, "/app/answer.txt", "/data", "/tmp/answer", "/home/user/workdir/answer",
 					},
@@ -196,7 +204,7 @@ func TestArtifacts(t *testing.T) {
 			}
 
 			if c.note != "" {
-				require.Contains(t, record.Grading.Notes[0], "the artifact "+c.note)
+				require.Contains(t, strings.Join(record.Grading.Notes, "\n"), c.note)
 			}
 		})
 	}

@@ -1,11 +1,14 @@
 package rollout
 
 import (
+	"cmp"
+	"fmt"
 	"maps"
 	"math"
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
@@ -52,10 +55,34 @@ type Verifier struct {
 	Image string `json:"image,omitempty"`
 	// Artifacts are absolute paths of files and folders, which are at the same paths in the sandbox of Image.
 	Artifacts []string `json:"artifacts,omitempty"`
+	// Collect are bash commands that run in the agent's sandbox, as its user, before the artifacts are saved. One that
+	// fails is noted and changes nothing: the artifacts are judged.
+	Collect []CollectCommand `json:"collect,omitempty"`
 	// External leaves grading to a client: the sandbox is held after the agent has ended, for
 	// Limits.Verifier at most, until the client gives a score. RewardRange bounds it; empty: any finite
 	// number.
 	External bool `json:"external,omitempty"`
+}
+
+// CollectCommand makes artifacts of what the agent has left.
+type CollectCommand struct {
+	Command string `json:"command"`
+
+	// 0: a minute
+	Timeout time.Duration `json:"timeout,omitempty"`
+}
+
+// Limit is the time that the command may take.
+func (c CollectCommand) Limit() time.Duration { return cmp.Or(c.Timeout, time.Minute) }
+
+// CollectTime is the time that all commands of Collect may take.
+func (v Verifier) CollectTime() time.Duration {
+	var total time.Duration
+	for _, c := range v.Collect {
+		total += c.Limit()
+	}
+
+	return total
 }
 
 // Defined says whether the work is graded.
@@ -234,8 +261,12 @@ func (v Verifier) validGrade() error {
 	return nil
 }
 
-// maxArtifacts bounds the artifacts of a task.
-const maxArtifacts = 16
+// Bounds of the artifacts of a task, and of the commands that make them.
+const (
+	maxArtifacts  = 16
+	maxCollect    = 16
+	maxCollecting = time.Hour
+)
 
 func (v Verifier) validImage() error {
 	const field = "verifier.image"
@@ -243,6 +274,8 @@ func (v Verifier) validImage() error {
 	switch {
 	case v.Image == "" && len(v.Artifacts) > 0:
 		return fault.Field("verifier.artifacts", "needs verifier.image: without it the verifier gets the whole work")
+	case v.Image == "" && len(v.Collect) > 0:
+		return fault.Field("verifier.collect", "needs verifier.image: without it the verifier gets the whole work")
 	case v.Image == "":
 		return nil
 	case v.External:
@@ -257,6 +290,27 @@ func (v Verifier) validImage() error {
 		if err := CheckArtifact("verifier.artifacts", p); err != nil {
 			return err
 		}
+	}
+
+	return v.validCollect()
+}
+
+func (v Verifier) validCollect() error {
+	if len(v.Collect) > maxCollect {
+		return fault.Field("verifier.collect", "must be at most %d commands, got %d", maxCollect, len(v.Collect))
+	}
+
+	for n, c := range v.Collect {
+		switch {
+		case strings.TrimSpace(c.Command) == "":
+			return fault.Field(fmt.Sprintf("verifier.collect[%d].command", n), "must not be empty")
+		case c.Timeout < 0:
+			return fault.Field(fmt.Sprintf("verifier.collect[%d].timeout_s", n), "must not be negative, got %g", c.Timeout.Seconds())
+		}
+	}
+
+	if total := v.CollectTime(); total > maxCollecting {
+		return fault.Field("verifier.collect", "must take at most %s in all, got %s", maxCollecting, total)
 	}
 
 	return nil

@@ -38,6 +38,9 @@ const (
 	// Artifacts are []grading.artifact; artifact n is a tar at Artifact+n.
 	Artifacts = "artifacts.json"
 	Artifact  = "artifact-"
+
+	// Collected are the results of the commands that made artifacts, []rollout.CommandResult.
+	Collected = "collected.json"
 	// Listeners are the ports with which the agent's processes listened when grading ended them.
 	Listeners = "listeners.json"
 

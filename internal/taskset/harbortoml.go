@@ -33,6 +33,7 @@ type harborSettings struct {
 		// shared or separate; "": separate with an environment
 		EnvironmentMode string             `toml:"environment_mode"`
 		Environment     *harborEnvironment `toml:"environment"`
+		Collect         []harborCollect    `toml:"collect"`
 		harborNetwork
 	} `toml:"verifier"`
 	Solution struct {
@@ -44,6 +45,14 @@ type harborSettings struct {
 	Artifacts      []any        `toml:"artifacts"`
 	Steps          []harborStep `toml:"steps"`
 	RewardStrategy string       `toml:"multi_step_reward_strategy"`
+}
+
+// harborCollect is a command that makes artifacts before they are saved.
+type harborCollect struct {
+	Command    string  `toml:"command"`
+	TimeoutSec float64 `toml:"timeout_sec"`
+	Service    string  `toml:"service"`
+	User       any     `toml:"user"`
 }
 
 // harborEnvironment is where a phase of a task runs.
@@ -78,7 +87,7 @@ const (
 // unsupported are fields that change a task and that rolloutd does not support: the task would run with
 // another meaning.
 var unsupported = []string{
-	"verifier.user", "verifier.collect", "environment.os", "environment.gpus",
+	"verifier.user", "environment.os", "environment.gpus",
 	"environment.gpu_types", "environment.tpu", "environment.mcp_servers", "environment.skills_dir",
 	"verifier.environment.os", "verifier.environment.gpus", "verifier.environment.gpu_types", "verifier.environment.tpu",
 	"verifier.environment.healthcheck",

@@ -9,6 +9,7 @@ import (
 	"path"
 	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
@@ -38,6 +39,9 @@ func (h *harborReader) separate(t *Task, s harborSettings) {
 	case mode != modeSeparate && v.Environment != nil:
 		h.refuse("%s: verifier.environment: needs environment_mode = %q", harborFile, modeSeparate)
 		return
+	case mode != modeSeparate && len(v.Collect) > 0:
+		h.refuse("%s: verifier.collect: needs environment_mode = %q: without it the verifier gets the whole work", harborFile, modeSeparate)
+		return
 	case mode != modeSeparate:
 		return
 	case len(s.Steps) > 0:
@@ -53,6 +57,11 @@ func (h *harborReader) separate(t *Task, s harborSettings) {
 	}
 
 	t.Verifier = map[string]any{"image": image, "artifacts": h.artifacts(s.Artifacts)}
+
+	if collect := h.collect(v.Collect); len(collect) > 0 {
+		t.Verifier["collect"] = collect
+	}
+
 	env := h.variables("verifier.environment.env", e.Env)
 	maps.Copy(env, h.verifierEnv)
 	h.verifierEnv = env
@@ -154,7 +163,7 @@ func (h *harborReader) artifacts(given []any) []string {
 			field += ".source"
 
 			for _, name := range []string{"exclude", "service"} {
-				if v := table[name]; !blank(v, nil) && v != "main" {
+				if v := table[name]; !blank(v, nil) && v != rollout.MainService {
 					h.refuse("%s: artifacts[%d].%s: is not supported", harborFile, n, name)
 				}
 			}
@@ -180,6 +189,31 @@ func (h *harborReader) artifacts(given []any) []string {
 	}
 
 	return paths
+}
+
+// collect reads the commands that make artifacts in the agent's sandbox.
+func (h *harborReader) collect(given []harborCollect) []map[string]any {
+	var all []map[string]any
+
+	for n, c := range given {
+		field := fmt.Sprintf("verifier.collect[%d]", n)
+
+		switch {
+		case strings.TrimSpace(c.Command) == "":
+			h.refuse("%s: %s.command: must not be empty", harborFile, field)
+		case c.Service != "" && c.Service != rollout.MainService:
+			h.refuse("%s: %s.service: must be %s: the services beside the agent have no artifacts, got %q",
+				harborFile, field, rollout.MainService, c.Service)
+		case c.User != nil:
+			h.refuse("%s: %s.user: is not supported: it is the agent's", harborFile, field)
+		}
+
+		one := map[string]any{"command": c.Command}
+		set(one, "timeout_s", c.TimeoutSec)
+		all = append(all, one)
+	}
+
+	return all
 }
 
 // changeFolder is a line of shell that goes to a folder if there is one; "": none.

@@ -87,6 +87,26 @@ func TestHarborSeparateVerifier(t *testing.T) {
 	}
 }
 
+// Commands make artifacts of what the agent has left, for instance a patch.
+func TestHarborCollect(t *testing.T) {
+	t.Parallel()
+
+	task, err := open(t, folder(t, harborTask(map[string]string{"task.toml": separateSettings("", "", `
+[[verifier.collect]]
+command = "git diff > /logs/artifacts/my.patch"
+timeout_sec = 30
+[[verifier.collect]]
+command = "cp /srv/a /logs/artifacts"
+service = "main"
+`)}))).Task(0)
+	require.NoError(t, err)
+
+	verifier, _ := task.Arguments()["verifier"].(map[string]any)
+	require.Equal(t, []map[string]any{
+		{"command": "git diff > /logs/artifacts/my.patch", "timeout_s": 30.0}, {"command": "cp /srv/a /logs/artifacts"},
+	}, verifier["collect"])
+}
+
 func TestBrokenHarborSeparateVerifier(t *testing.T) {
 	t.Parallel()
 
@@ -102,7 +122,10 @@ func TestBrokenHarborSeparateVerifier(t *testing.T) {
 		"verifier.environment.gpus: is not supported":    {"task.toml": separateSettings("", "", "[verifier.environment]\ngpus = 1\n")},
 		"verifier.environment.network_mode: grading":     {"task.toml": separateSettings("", "", "[verifier.environment]\nnetwork_mode = \"allowlist\"\n")},
 		"verifier.environment.memory_mb: the verifier's": {"task.toml": separateSettings("", "", "[verifier.environment]\nmemory = \"2G\"\n")},
-		"verifier.collect: is not supported":             {"task.toml": separateSettings("", "", "[[verifier.collect]]\ncommand = \"true\"\n")},
+		"verifier.collect: needs environment_mode":       {"task.toml": "[[verifier.collect]]\ncommand = \"true\"\n"},
+		"verifier.collect[0].command: must not be empty": {"task.toml": separateSettings("", "", "[[verifier.collect]]\ncommand = \" \"\n")},
+		"verifier.collect[0].service: must be main":      {"task.toml": separateSettings("", "", "[[verifier.collect]]\ncommand = \"a\"\nservice = \"db\"\n")},
+		"verifier.collect[0].user: is not supported":     {"task.toml": separateSettings("", "", "[[verifier.collect]]\ncommand = \"a\"\nuser = \"root\"\n")},
 		"tests/docker-compose.yaml: services beside the": {"task.toml": separateSettings("", "", ""), "tests/docker-compose.yaml": "x"},
 		"artifacts[0]: must be a path":                   {"task.toml": separateSettings("artifacts = [1]", "", "")},
 		"artifacts[0]: must be an absolute path":         {"task.toml": separateSettings(`artifacts = ["out.txt"]`, "", "")},

@@ -149,6 +149,7 @@ func task(a RolloutArgs) rollout.Task {
 	}
 	if v := a.Verifier; v != nil {
 		verifier.External, verifier.Image, verifier.Artifacts = v.External, v.Image, v.Artifacts
+		verifier.Collect = collect(v.Collect)
 	}
 
 	if a.NoVerify {
@@ -161,6 +162,15 @@ func task(a RolloutArgs) rollout.Task {
 		Verifier: verifier,
 		Steps:    steps(a), RewardStrategy: rollout.RewardStrategy(a.RewardStrategy),
 	}
+}
+
+func collect(given []CollectArgs) []rollout.CollectCommand {
+	var all []rollout.CollectCommand
+	for _, c := range given {
+		all = append(all, rollout.CollectCommand{Command: c.Command, Timeout: seconds(c.TimeoutS)})
+	}
+
+	return all
 }
 
 // grade is Verifier.Grade of the task and of each of its steps.
