@@ -31,6 +31,10 @@ func TestInstructions(t *testing.T) {
 			map[string]string{"Dockerfile": "ARG V=1\nFROM base:1\nARG V\nARG W=${V}2\nENV A=$W B=\"${A:-none} x\"\nRUN echo $A-$B-$W-$V > /e\n"},
 			"cat /e; echo $A $W", "12-none x-12-1\n12\n",
 		},
+		"path of a base without one": {
+			map[string]string{"Dockerfile": "FROM base:1\nENV PATH=/x:$PATH\nRUN echo $PATH > /p\n"},
+			"cat /p", "/x:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\n",
+		},
 		"arg from": {map[string]string{"Dockerfile": "ARG TAG=1\nFROM base:$TAG\nRUN echo $TAG. > /x\n"}, "cat /x", ".\n"},
 		"workdir": {
 			map[string]string{"Dockerfile": "FROM base:1\nENV D=c\nWORKDIR /a\nWORKDIR b/$D\nRUN pwd > here\n"}, "cat /a/b/c/here", "/a/b/c\n",

@@ -158,6 +158,11 @@ func (p *plan) from(ctx context.Context, s *stage, n int, given instructions.Sta
 		s.workdir = i.Workdir
 	}
 
+	// as BuildKit does, so that an ENV can add a folder to it
+	if _, ok := get(s.env, "PATH"); !ok {
+		s.env = append(s.env, "PATH="+rootPath)
+	}
+
 	return nil
 }
 
