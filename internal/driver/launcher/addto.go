@@ -145,11 +145,11 @@ func (o Overlay) folder(root *os.Root, p string) error {
 	return nil
 }
 
-// link makes a link unless the image has something there. It makes a missing folder, and follows a folder
-// that is a link within the image.
+// link makes a link unless the image has something there; an empty folder, as images of tasks have it for their
+// verifier, gives way. It makes a missing folder, and follows a folder that is a link within the image.
 func (o Overlay) link(root *os.Root, p, target string) error {
 	name := strings.Trim(p, "/")
-	if _, err := root.Lstat(name); err == nil {
+	if st, err := root.Lstat(name); err == nil && (!st.IsDir() || root.Remove(name) != nil) {
 		return nil
 	}
 
