@@ -303,3 +303,53 @@ func TestNothingOfTheWorkStaysBehind(t *testing.T) {
 	require.NotNil(t, record.Reward, "%+v", record)
 	require.InDelta(t, 1, *record.Reward, 0, "%+v", record)
 }
+
+// A program of the work uses the temporary files that a check names to it, and no others of the check's. A program that
+// the work names by a link runs.
+func TestTemporaryFilesAreHandedOver(t *testing.T) {
+	t.Parallel()
+
+	a := newAttacked(t)
+	if !a.separate {
+		t.Skip("an ordinary user has no further user ids")
+	}
+
+	const (
+		agent = `cd workdir
+echo 'import sys; open(sys.argv[2].split("=")[-1], "w").write(open(sys.argv[1]).read())' > copy.py
+printf '#!/bin/sh\necho hi\n' > prog; chmod +x prog; ln -s prog link
+cat > spy.py <<'END'
+import os, sys
+for folder, _, names in os.walk("/tmp"):
+    for name in names:
+        try: sys.stdout.write(open(os.path.join(folder, name)).read())
+        except OSError: pass
+END`
+		check = `import os, subprocess, sys, tempfile
+def run(*argv, **more): return subprocess.run(argv, capture_output=True, text=True, **more).stdout
+with tempfile.TemporaryDirectory() as d, tempfile.NamedTemporaryFile("w") as secret:
+    secret.write("secret"); secret.flush()
+    open(d + "/in", "w").write("41\n")
+    os.mkdir(d + "/deep", 0o700); os.mkdir(d + "/deep/er", 0o700)
+    run("python3", "copy.py", d + "/in", "--out=" + d + "/deep/er/out")
+    assert open(d + "/deep/er/out").read() == "41\n"
+    run("python3", os.path.abspath("copy.py"), "in", "--out=out", cwd=d)
+    assert open(d + "/out").read() == "41\n"
+    with tempfile.NamedTemporaryFile("w") as named:
+        named.write("42\n"); named.flush()
+        subprocess.run("python3 copy.py " + named.name + " result", shell=True)
+    assert open("result").read() == "42\n"
+    assert run("./link") == "hi\n"
+    assert "41" in run("python3", "spy.py"), "what was handed over"
+    assert "secret" not in run("python3", "spy.py")
+`
+	)
+
+	a.agent(t, "temporary", cheat{agent: agent})
+
+	v := commands("python3 $TESTS_DIR/check.py")
+	v.Files = map[string]string{"check.py": check}
+	record := a.grade(t, "temporary", 0, style{verifier: v}, time.Minute)
+	require.NotNil(t, record.Reward, "%+v", record)
+	require.InDelta(t, 1, *record.Reward, 0, "%+v", record)
+}

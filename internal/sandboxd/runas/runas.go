@@ -87,6 +87,8 @@ func run(argv []string) (int, error) {
 		return become(r)
 	}
 
+	handOver(r)
+
 	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: Socket, Net: "unix"})
 	if err != nil {
 		return notStarted, err

@@ -24,7 +24,7 @@ def _dispatched(args, executable, cwd, shell):
 
     words = [args] if isinstance(args, (str, bytes, os.PathLike)) else list(args)
     program = os.fsdecode(words[0]) if words else ""
-    if executable or "/" not in program or not os.path.exists(os.path.join(os.fsdecode(cwd or "."), program)):
+    if executable or "/" not in program or not os.path.lexists(os.path.join(os.fsdecode(cwd or "."), program)):
         return args, shell
     return [_RUN_HERE, *words], False
 
@@ -42,7 +42,7 @@ def _system(command):
 
 def _execve_dispatched(path, args, env):
     # A path that does not exist must raise: execvp then tries the next folder of PATH.
-    if isinstance(path, int) or os.fsdecode(path) == _RUN_HERE or not os.path.exists(path):
+    if isinstance(path, int) or os.fsdecode(path) == _RUN_HERE or not os.path.lexists(path):
         return _execve(path, args, env)
     return _execve(_RUN_HERE, [_RUN_HERE, path, *list(args)[1:]], env)
 
