@@ -183,7 +183,8 @@ func (h *harborReader) tests(
 	delete(texts, "test.sh")
 
 	if script == "" {
-		h.refuse("%s/test.sh: is missing; it must write the reward to %s", folders[len(folders)-1], rollout.RewardFile)
+		h.refuse("%s/test.sh: is missing; it must write the reward to /logs/verifier/reward.txt (%s in a task without an image)",
+			folders[len(folders)-1], rollout.RewardFile)
 	}
 
 	return script, texts

@@ -173,6 +173,21 @@ func (h *harborReader) dockerfile(t *Task, s *harborSettings) {
 
 	if t.Build = h.build(environmentFolder, dockerfileName, s.Environment.BuildSec); t.Build != nil {
 		s.Environment.DockerImage = t.Build.Image
+		h.checkWorkdirOf(environmentFolder, s.Environment)
+	}
+}
+
+// checkWorkdirOf refuses a Dockerfile whose WORKDIR cannot be that of the sandbox, as its home: a rollout would end without
+// a start.
+func (h *harborReader) checkWorkdirOf(folder string, e harborEnvironment) {
+	at := h.workdirOf(folder)
+	if at == "" || at == "/" || e.Workdir != "" {
+		return
+	}
+
+	if rollout.CheckGradePath("", at) != nil {
+		h.refuse("%s/%s: WORKDIR %s: must be outside the folders of the system and of the sandbox, whose own %s hides the image's; use another, such as /app",
+			folder, dockerfileName, at, rollout.Home)
 	}
 }
 
