@@ -31,7 +31,12 @@ var builtins = []string{
 	"true", "type", "typeset", "ulimit", "umask", "unalias", "unset", "wait",
 }
 
-const runHere = runas.Shims + "/" + runas.RunHere
+const (
+	runHere = runas.Shims + "/" + runas.RunHere
+
+	// for a word that may be a function or a builtin
+	runHereIfProgram = "__run_here "
+)
 
 // dispatcher defines the function for words whose program is known only when the text runs: it may be a
 // function or a builtin.
@@ -96,7 +101,7 @@ type prefix struct {
 
 // prefixes returns the prefixes of all programs of the command, in order.
 func prefixes(file *syntax.File, command string) []prefix {
-	functions, inWork := map[string]bool{}, map[*syntax.CallExpr]bool{}
+	functions, inWork, sources := map[string]bool{}, map[*syntax.CallExpr]bool{}, false
 
 	var calls []*syntax.CallExpr
 
@@ -112,6 +117,7 @@ func prefixes(file *syntax.File, command string) []prefix {
 			}
 		case *syntax.CallExpr:
 			calls = append(calls, n)
+			sources = sources || len(n.Args) > 0 && slices.Contains([]string{".", "source", "eval"}, n.Args[0].Lit())
 		}
 
 		return true
@@ -121,6 +127,11 @@ func prefixes(file *syntax.File, command string) []prefix {
 
 	for _, call := range calls {
 		p, ok := prefixOf(call.Args, functions)
+		// the name may be a function of the file that was read
+		if ok && sources && int(call.Args[0].Pos().Offset()) == p.offset {
+			p.text = runHereIfProgram
+		}
+
 		// an assignment cannot follow exec
 		if ok && inWork[call] && int(call.Args[0].Pos().Offset()) == p.offset {
 			p.text = runas.InlineCode + "= " + p.text
@@ -165,7 +176,7 @@ func prefixOf(words []*syntax.Word, functions map[string]bool) (prefix, bool) {
 
 		words = words[1:]
 	case name == "": // known only when the text runs
-		put = "__run_here "
+		put = runHereIfProgram
 	}
 
 	name := words[0].Lit()

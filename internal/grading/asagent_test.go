@@ -21,6 +21,7 @@ func TestCommandArgs(t *testing.T) {
 		"for i in 1 2; do bash f.sh $i || exit 1; done":  "for i in 1 2; do @bash f.sh $i || exit 1; done",
 		"out=`python3 x.py`; [ $out = 1 ]":               "out=`@python3 x.py`; [ $out = 1 ]",
 		"f() { ./a; }; f; $CMD x":                        "f() { @./a; }; f; __run_here $CMD x",
+		". lib.sh; fail || X=1 ./a | sort":               ". lib.sh; __run_here fail || X=1 __run_here ./a | sort",
 		"/usr/bin/env python3 x.py":                      "@/usr/bin/env python3 x.py",
 		"timeout 5 ./a; exec ./b":                        "@timeout 5 ./a; exec @./b",
 		"command -v gcc && command gcc a.c":              "command -v gcc && command @gcc a.c",
