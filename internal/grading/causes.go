@@ -39,6 +39,10 @@ func noteCauses(ctx context.Context, sb *sandbox.Sandbox, record *Record) {
 // the sandbox, cannot be staged, ends in the same way without a reward, or has a command whose program is
 // missing there, the verifier is at fault. The agent cannot reach that sandbox, so it cannot turn a reward of 0 into null.
 func (g *Grader) checkVerifier(ctx context.Context, job Job, record Record, err error) error {
+	if err == nil && record.lacksRunner {
+		return g.checkRunner(ctx, job, record)
+	}
+
 	if !doubtful(job, record, err) {
 		return err
 	}
@@ -102,6 +106,12 @@ type scriptEnd struct {
 	timedOut bool
 	exit     int
 	stderr   string
+
+	// what it wrote; 0: none
+	reward float64
+
+	// runners that were missing, if it ran with stand-ins
+	standIns []string
 }
 
 // ends reports whether the script ended in the same way with the work, which also wrote no reward.
@@ -232,7 +242,7 @@ func runControl(
 	c.repeatable = true
 
 	if v.Script != "" {
-		if c.script, err = scriptAlone(ctx, sb, b); err != nil {
+		if c.script, err = scriptAlone(ctx, sb, v, b); err != nil {
 			return c, err
 		}
 
@@ -276,7 +286,12 @@ func searchPath(ctx context.Context, sb *sandbox.Sandbox) (string, error) {
 	return res.Stdout, err
 }
 
-func scriptAlone(ctx context.Context, sb *sandbox.Sandbox, b *sandbox.CommandBudget) (*scriptEnd, error) {
+func scriptAlone(
+	ctx context.Context,
+	sb *sandbox.Sandbox,
+	v rollout.Verifier,
+	b *sandbox.CommandBudget,
+) (*scriptEnd, error) {
 	st, err := sandbox.RunCommand(ctx, sb, scriptProcess, asScript(), b)
 	if err != nil {
 		return nil, blameBounds(err, "start the test script")
@@ -295,8 +310,19 @@ func scriptAlone(ctx context.Context, sb *sandbox.Sandbox, b *sandbox.CommandBud
 			return nil, err
 		}
 
-		end.other = end.other || strings.TrimSpace(written) != ""
+		if strings.TrimSpace(written) == "" {
+			continue
+		}
+
+		end.other = true
+		if file == rewardsFile {
+			_, end.reward, _ = parseRewards(written, v)
+		} else if end.reward == 0 {
+			end.reward, _ = parseReward(written, v)
+		}
 	}
 
-	return end, nil
+	end.standIns, err = stoodIn(ctx, sb)
+
+	return end, err
 }

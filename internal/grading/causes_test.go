@@ -133,6 +133,10 @@ func TestCommandLacksItsProgram(t *testing.T) {
 		{"by the name of the home", "~/tests/run.sh", "/verifier/home/tests/run.sh: permission denied"},
 		{"a file that is missing", "/verifier/tests/none.sh", "/verifier/tests/none.sh: no such file or directory"},
 
+		{"a module that runs tests", "cd / && python3 -m behave -q", "python3: No module named behave"},
+
+		{"a module of the work", "python3 -m solve", ""},
+		{"a module of an environment of the work", ". venv/bin/activate || true; python3 -m behave", ""},
 		{"a program of the work", "./solve", ""},
 		{"a link of the work", "./link", ""},
 		{"a file of the work", "bash solve.sh", ""},

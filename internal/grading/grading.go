@@ -91,6 +91,9 @@ type Record struct {
 	// the kernel killed processes of the sandbox because the host's memory was full
 	byHost bool
 
+	// the script gave the least reward, and something says that a program is missing
+	lacksRunner bool
+
 	// Grading.Unseen, Mode and Notes, before there is a Grading
 	unseen []string
 	mode   string

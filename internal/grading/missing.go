@@ -25,6 +25,9 @@ var (
 	missing       = regexp.MustCompile(`^bash: line [0-9]+: ([^:/]+): command not found$`)
 	missingToRun  = regexp.MustCompile(`^(?:nice|nohup|setsid|stdbuf|time|timeout): .*['‘]([^'’/]+)['’]: No such file or directory$`)
 
+	// of Python, which then ends with 1
+	noModule = regexp.MustCompile(`^(?:\S*/)?python[0-9.]*: No module named ([A-Za-z0-9_]+)$`)
+
 	// a file of the verifier's own, by its path
 	notOpened = regexp.MustCompile(`(?:^|: )(/verifier/(?:home/)?tests/[^:]+): (?i:(permission denied)|no such file or directory)$`)
 )
@@ -40,11 +43,15 @@ type commandEnd struct {
 // cannotStart reports whether a command ended as one does whose own program is missing or cannot be executed. The work
 // can cause this, too: only a run without it decides.
 func cannotStart(c rollout.CommandResult) bool {
+	line := lastLine(c.Stderr)
+	if c.ExitCode == 1 && lacksModule(line) {
+		return true
+	}
+
 	if c.ExitCode != notStarted && c.ExitCode != notFound {
 		return false
 	}
 
-	line := lastLine(c.Stderr)
 	for _, r := range []*regexp.Regexp{missingInPath, missing, missingToRun, notOpened} {
 		if r.MatchString(line) {
 			return true
@@ -52,6 +59,12 @@ func cannotStart(c rollout.CommandResult) bool {
 	}
 
 	return false
+}
+
+// lacksModule reports whether a line is Python's about a module that runs tests and is missing.
+func lacksModule(line string) bool {
+	found := noModule.FindStringSubmatch(line)
+	return found != nil && slices.Contains(runnerModules, found[1])
 }
 
 // mayMiss reports whether a run without the agent's work can tell that a command lacks its own program. With a script the
@@ -67,6 +80,10 @@ func mayMiss(job Job, record Record) bool {
 func lacksProgram(v rollout.Verifier, command string, end commandEnd, searchPath string) bool {
 	if !isSequence(command) {
 		return false
+	}
+
+	if lacksModule(end.stderr) {
+		return !searchesWork(command)
 	}
 
 	if found := missingInPath.FindStringSubmatch(end.stderr); found != nil {

@@ -121,7 +121,15 @@ func (g *Grader) run(ctx context.Context, sb *sandbox.Sandbox, job Job, record *
 		return blame(err, "end what the verifier left running")
 	}
 
-	return g.readReward(ctx, sb, job, record)
+	if err = g.readReward(ctx, sb, job, record); err != nil || record.Script == nil || record.Reward == nil || job.Verifier.Shared() {
+		return err
+	}
+
+	if least, _ := job.Verifier.Range(); *record.Reward == least && len(record.Commands) == 0 {
+		record.lacksRunner, err = mayLackRunner(ctx, sb, record)
+	}
+
+	return err
 }
 
 func (g *Grader) runAll(ctx context.Context, sb *sandbox.Sandbox, job Job, record *Record) error {
