@@ -57,7 +57,7 @@ func allocated(t *testing.T, srv http.Handler, r *http.Request) (bytes uint64, o
 	return after.TotalAlloc - before.TotalAlloc, out
 }
 
-// Each route that reads a body stays within its memory limit for the largest requests. docs/edge.md has the table.
+// Each route that reads a body stays within its memory limit for the largest requests, which docs/edge.md states.
 func TestMemoryOfRequests(t *testing.T) {
 	srv, err := envserver.New(envserver.Options{
 		Rollouts: newFake(),
