@@ -17,6 +17,9 @@ var (
 	namedTest = regexp.MustCompile("`((?:Test|Fuzz|Benchmark)[A-Z][A-Za-z0-9]*)")
 	testFunc  = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)[A-Za-z0-9]+)\(`)
 	link      = regexp.MustCompile(`\]\(([^)#:\s]+)(?:#[^)]*)?\)`)
+	anchor    = regexp.MustCompile(`\]\(([^)#:\s]*)#([^)\s]+)\)`)
+	heading   = regexp.MustCompile(`(?m)^#+ (.+)$`)
+	notInSlug = regexp.MustCompile(`[^\p{L}\p{N}_ -]`)
 	goPath    = regexp.MustCompile("`((?:activities|cmd|envserver|internal|workflows)(?:/[a-z0-9_.-]+)*)/?`")
 )
 
@@ -66,6 +69,38 @@ func TestPlacesInPagesExist(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Every section that a page links exists.
+func TestLinkedSectionsExist(t *testing.T) {
+	t.Parallel()
+
+	for _, page := range files(t, "*.md") {
+		for _, found := range anchor.FindAllStringSubmatch(read(t, page), -1) {
+			target := page
+			if found[1] != "" {
+				target = filepath.Join(filepath.Dir(page), found[1])
+			}
+
+			if filepath.Ext(target) == ".md" && !sections(t, target)[found[2]] {
+				t.Errorf("%s links %s#%s, which does not exist", page, target, found[2])
+			}
+		}
+	}
+}
+
+// sections returns the names by which links reach the headings of a page, as GitHub makes them.
+func sections(t *testing.T, page string) map[string]bool {
+	t.Helper()
+
+	names := map[string]bool{}
+
+	for _, found := range heading.FindAllStringSubmatch(read(t, page), -1) {
+		slug := notInSlug.ReplaceAllString(strings.ToLower(found[1]), "")
+		names[strings.ReplaceAll(slug, " ", "-")] = true
+	}
+
+	return names
 }
 
 // files returns the paths of the repository's files that match a pattern, relative to its root.
