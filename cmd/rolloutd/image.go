@@ -163,7 +163,13 @@ func (b *buildFlags) register(cmd *cobra.Command) {
 	fl := cmd.Flags()
 	fl.StringSliceVar(&b.hosts, "network", nil, "hosts that RUN may reach, \"*\" for all public ones (default: sandbox.network.max)")
 	fl.IntVar(&b.memoryMiB, "memory-mib", 4096, "memory of a RUN with the files that it writes")
-	fl.DurationVar(&b.timeout, "timeout", b.timeout, "time for a build (0: that of the task)")
+
+	usage := "time for a build"
+	if b.timeout == 0 {
+		usage += " (0: that of the task)"
+	}
+
+	fl.DurationVar(&b.timeout, "timeout", b.timeout, usage)
 }
 
 // image builds with BuildKit or Docker where they answer, else in sandboxes of this host.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -428,12 +429,13 @@ func produceChange(s std, c producerChange) *cobra.Command {
 
 	bounds := map[string]*int{}
 	if c.bounds {
-		for flag, field := range map[string]string{
-			"concurrency":           "concurrency",
-			"max-batches-offpolicy": "max_batches_offpolicy",
-			"total-steps":           "total_steps",
+		for flag, meaning := range map[string]string{
+			"concurrency":           "rollouts at once",
+			"max-batches-offpolicy": "batches that may be produced ahead of the trainer; 0: no bound",
+			"total-steps":           "training steps after which the producer ends; 0: the sink's number, or no bound",
 		} {
-			bounds[field] = cmd.Flags().Int(flag, -1, "new value (default: as it is)")
+			field := strings.ReplaceAll(flag, "-", "_")
+			bounds[field] = cmd.Flags().Int(flag, -1, meaning+" (default: as before)")
 		}
 	}
 

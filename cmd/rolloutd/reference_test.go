@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -18,7 +19,7 @@ const referencePage = "../../docs/reference/cli.md"
 func TestReferenceOfCommands(t *testing.T) {
 	t.Parallel()
 
-	page := referenceOfCommands()
+	page := referenceOfCommands(t)
 
 	if os.Getenv("UPDATE") != "" {
 		require.NoError(t, os.WriteFile(referencePage, []byte(page), 0o644))
@@ -34,7 +35,9 @@ func TestReferenceOfCommands(t *testing.T) {
 	)
 }
 
-func referenceOfCommands() string {
+func referenceOfCommands(t *testing.T) string {
+	t.Helper()
+
 	var page strings.Builder
 
 	page.WriteString(`# Commands
@@ -50,7 +53,7 @@ take ` + "`--server`" + `, or the address in ` + "`ROLLOUTD_SERVER`" + ` and a t
 
 		for _, cmd := range root.Commands() {
 			if cmd.GroupID == group.ID {
-				describe(&page, cmd)
+				describe(t, &page, cmd)
 			}
 		}
 	}
@@ -59,7 +62,7 @@ take ` + "`--server`" + `, or the address in ` + "`ROLLOUTD_SERVER`" + ` and a t
 
 	for _, cmd := range root.Commands() {
 		if cmd.GroupID == "" && cmd.Name() != "help" && cmd.Name() != "completion" {
-			describe(&page, cmd)
+			describe(t, &page, cmd)
 		}
 	}
 
@@ -67,7 +70,9 @@ take ` + "`--server`" + `, or the address in ` + "`ROLLOUTD_SERVER`" + ` and a t
 }
 
 // describe writes a command and those below it.
-func describe(page *strings.Builder, cmd *cobra.Command) {
+func describe(t *testing.T, page *strings.Builder, cmd *cobra.Command) {
+	t.Helper()
+
 	if cmd.Hidden {
 		return
 	}
@@ -92,12 +97,14 @@ func describe(page *strings.Builder, cmd *cobra.Command) {
 				return
 			}
 
+			require.NotContainsf(t, f.Usage, "\n", "rolloutd %s --%s: breaks the table", cmd.Name(), f.Name)
+
 			if flags++; flags == 1 {
 				page.WriteString("\n| Flag | Default | Meaning |\n|---|---|---|\n")
 			}
 
 			fallback := ""
-			if f.DefValue != "" && f.DefValue != "false" && f.DefValue != "[]" && f.DefValue != "0" {
+			if !slices.Contains([]string{"", "false", "[]", "0", "0s", "-1"}, f.DefValue) {
 				fallback = "`" + f.DefValue + "`"
 			}
 
@@ -106,6 +113,6 @@ func describe(page *strings.Builder, cmd *cobra.Command) {
 	}
 
 	for _, sub := range cmd.Commands() {
-		describe(page, sub)
+		describe(t, page, sub)
 	}
 }

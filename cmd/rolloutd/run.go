@@ -158,8 +158,7 @@ func (f *runFlags) register(cmd *cobra.Command) {
 		&f.resume,
 		"resume",
 		"",
-		"with several tasks: name of this run. The same name continues it: rollouts that ended are not repeated, except\n"+
-			"infra_failed and aborted ones",
+		"with several tasks: name of this run. The same name continues it: of the rollouts that ended, only infra_failed and aborted ones are repeated",
 	)
 	cmd.MarkFlagsMutuallyExclusive("detach", "timeout")
 	cmd.MarkFlagsMutuallyExclusive("detach", "min-reward")
