@@ -213,6 +213,11 @@ func TestProducersOverREST(t *testing.T) {
 	require.Equal(t, http.StatusAccepted, status, again)
 	require.Len(t, f.specs, 1, "the same id is the same producer")
 
+	other := strings.NewReplacer(`"producer_id":"p"`, `"producer_id":"q"`, `"equal_scores":false,`, "").Replace(body)
+	status, _, out = r.do("POST", "/producers", other)
+	require.Equal(t, http.StatusAccepted, status, out)
+	require.True(t, f.specs[1].Filter.EqualScores, "the default, also with other filters")
+
 	for path, change := range map[string]string{
 		"change": `{"paused":true,"concurrency":8}`,
 		"abort":  `{"reason":"enough"}`,

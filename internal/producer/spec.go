@@ -77,24 +77,26 @@ func (p Spec) Begin(now time.Time) State {
 	}
 }
 
-// GroupFilter says which finished groups are not delivered. Each is counted by its reason.
+// GroupFilter says which finished groups are not delivered. Each is counted by its reason. Clients set the fields by
+// their JSON names; the tags describe them.
 type GroupFilter struct {
-	// those of two rollouts or more whose rewards are all equal: they have no advantage
-	EqualScores bool `json:"equal_scores,omitempty"`
+	// those of two rollouts or more: they have no advantage
+	EqualScores bool `json:"equal_scores,omitempty" jsonschema:"drop groups whose rewards are all equal"`
 
-	// those with a training sequence of this many tokens or more; 0: none
-	MaxTokens int `json:"max_tokens,omitempty"`
+	// 0: none
+	MaxTokens int `json:"max_tokens,omitempty" jsonschema:"drop groups with a training sequence of this many tokens or more"`
 
-	// those with fewer rewards; 0: the sink decides
-	MinRollouts int `json:"min_rollouts,omitempty"`
-	// MaxVersionLag drops those with a trained token sampled by weights more than this many versions behind
-	// the trainer's step; nil: none.
-	MaxVersionLag *int `json:"max_version_lag,omitempty"`
-	// MarkStale delivers those groups nevertheless, marked; see rollout.DeliverySpec.MarkStale.
-	MarkStale bool `json:"mark_stale,omitempty"`
-	// OneVersion drops those whose trained tokens were sampled by more than one version of the weights,
-	// where the endpoint reports versions.
-	OneVersion bool `json:"one_version,omitempty"`
+	// 0: the sink decides
+	MinRollouts int `json:"min_rollouts,omitempty" jsonschema:"drop groups with fewer rewards than this. Default: the sink decides"`
+
+	// MaxVersionLag compares the weights that sampled each trained token with the trainer's step; nil: none are dropped.
+	MaxVersionLag *int `json:"max_version_lag,omitempty" jsonschema:"drop groups whose weights are more than this many versions behind the trainer's step. Default: none are dropped"`
+
+	// MarkStale is for sinks that have a trainer's step; see rollout.DeliverySpec.MarkStale.
+	MarkStale bool `json:"mark_stale,omitempty" jsonschema:"deliver groups beyond max_version_lag, with their lag in group_overrides.version_lag, instead of dropping them"`
+
+	// OneVersion compares the weights of trained tokens, where the endpoint reports versions.
+	OneVersion bool `json:"one_version,omitempty" jsonschema:"drop groups that were sampled by more than one version of the weights"`
 }
 
 // Validate reports what is wrong with the producer. The error's kind is Invalid.

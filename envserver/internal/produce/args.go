@@ -72,15 +72,9 @@ type SelectArgs struct {
 
 // FilterArgs say which groups are not delivered.
 type FilterArgs struct {
+	producer.GroupFilter
+	// in place of that of GroupFilter: the default is true
 	EqualScores *bool `json:"equal_scores,omitempty" jsonschema:"drop groups whose rewards are all equal. Default: true"`
-	MaxTokens   int   `json:"max_tokens,omitempty" jsonschema:"drop groups with a training sequence of this many tokens or more"`
-	MinRollouts int   `json:"min_rollouts,omitempty" jsonschema:"drop groups with fewer rewards than this. Default: the sink decides"`
-
-	MaxVersionLag *int `json:"max_version_lag,omitempty" jsonschema:"drop groups whose weights are more than this many versions behind the trainer's step. Default: none are dropped"`
-
-	MarkStale bool `json:"mark_stale,omitempty" jsonschema:"deliver groups beyond max_version_lag, with their lag in group_overrides.version_lag, instead of dropping them"`
-
-	OneVersion bool `json:"one_version,omitempty" jsonschema:"drop groups that were sampled by more than one version of the weights"`
 }
 
 // EvalArgs ask for evaluations.
@@ -239,9 +233,8 @@ func producerSpec(a fields, id string) producer.Spec {
 	}
 
 	if f := a.Filter; f != nil {
-		set(&p.Filter.EqualScores, f.EqualScores)
-		p.Filter.MaxTokens, p.Filter.MinRollouts, p.Filter.MaxVersionLag = f.MaxTokens, f.MinRollouts, f.MaxVersionLag
-		p.Filter.MarkStale, p.Filter.OneVersion = f.MarkStale, f.OneVersion
+		p.Filter = f.GroupFilter
+		p.Filter.EqualScores = f.EqualScores == nil || *f.EqualScores
 	}
 
 	if e := a.Eval; e != nil {
