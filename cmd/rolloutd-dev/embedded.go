@@ -13,11 +13,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/temporalx/searchattr"
 )
 
-const (
-	namespace = "default"
-	// retention is how long Temporal lists rollouts that are done. Their results stay in the store.
-	retention = 30 * 24 * time.Hour
-)
+const namespace = "default"
 
 // embedded is the Temporal server and UI of this process, set when their tiers have started.
 type embedded struct {
@@ -39,7 +35,7 @@ func (e *embedded) serverTier(f *flags, data string, log *slog.Logger, up func(a
 			var err error
 
 			e.server, err = devserver.Start(ctx, devserver.Options{
-				Dir: data, Port: int(f.temporalPort), Namespace: namespace, Retention: retention,
+				Dir: data, Port: int(f.temporalPort), Namespace: namespace, Retention: f.temporalRetention,
 				SearchAttributes: searchattr.Types(), Log: log,
 			})
 			if err != nil {

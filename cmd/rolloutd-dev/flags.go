@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"strconv"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -21,13 +22,17 @@ type flags struct {
 	mode         string
 	temporalPort uint16
 	uiPort       uint16
-	portOffset   uint16
-	noUI         bool
-	verbose      bool
-	demo         bool
-	demoAgent    string
-	codec        string
-	s            std
+
+	// 0: as it is
+	temporalRetention time.Duration
+
+	portOffset uint16
+	noUI       bool
+	verbose    bool
+	demo       bool
+	demoAgent  string
+	codec      string
+	s          std
 
 	// whether a flag is set
 	changed func(name string) bool
@@ -38,6 +43,8 @@ func (f *flags) registerCommon(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.data, "data", "", "data folder (default ./.rolloutd, or ROLLOUTD_DATA)")
 	cmd.Flags().StringVar(&f.file, "config", "", "configuration file (YAML); the environment overrides it")
 	cmd.Flags().Uint16Var(&f.temporalPort, "temporal-port", 7233, "port of the Temporal server")
+	cmd.Flags().DurationVar(&f.temporalRetention, "temporal-retention", 0,
+		"how long Temporal keeps and lists workflows after their end (default: as it is; 720h at first)")
 	cmd.Flags().Uint16Var(&f.uiPort, "ui-port", 8233, "port of the Temporal UI")
 	cmd.Flags().
 		Uint16Var(&f.portOffset, "port-offset", 0, "add this to every port, for another rolloutd-dev on this machine")

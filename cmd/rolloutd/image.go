@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -23,7 +24,7 @@ import (
 func imageCommand(s std) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "image",
-		Short:   "Pull, import, build, list and remove the OCI images of this host",
+		Short:   "Pull, import, build, list, keep and remove the OCI images of this host",
 		GroupID: groupHosts,
 	}
 	cmd.AddCommand(
@@ -31,6 +32,8 @@ func imageCommand(s std) *cobra.Command {
 		imageImportCommand(s),
 		imageBuildCommand(s),
 		imageLsCommand(s),
+		imageKeepCommand(s),
+		imagePruneCommand(s),
 		imageRmCommand(s),
 	)
 
@@ -241,18 +244,19 @@ func imageLsCommand(s std) *cobra.Command {
 		}
 
 		w := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(w, "NAME\tID\tLAYERS\tSIZE\tUSED")
+		fmt.Fprintln(w, "NAME\tID\tLAYERS\tSIZE\tUSED\tKEPT")
 
 		for _, i := range all {
 			for _, name := range append(i.Names, "-")[:max(1, len(i.Names))] {
 				fmt.Fprintf(
 					w,
-					"%s\t%.19s\t%d\t%s\t%s\n",
+					"%s\t%.19s\t%d\t%s\t%s\t%s\n",
 					name,
 					i.ID,
 					len(i.Layers),
 					units.BytesSize(float64(i.Bytes)),
 					i.UsedAt.Format(time.DateTime),
+					map[bool]string{true: "kept", false: "-"}[i.Kept],
 				)
 			}
 		}
@@ -273,5 +277,62 @@ func imageRmCommand(s std) *cobra.Command {
 
 	return withImages(s, cmd, func(ctx context.Context, images *image.Store, args []string) error {
 		return images.Remove(ctx, args[0])
+	})
+}
+
+func imageKeepCommand(s std) *cobra.Command {
+	off := false
+	cmd := &cobra.Command{
+		Use:   "keep NAME",
+		Short: "Keep an image from being removed for its age or size",
+		Args:  cli.Arguments("NAME"),
+		Long: "Keep is for images that no registry has, such as built and imported ones. The name stays kept when it is pulled or\n" +
+			"built again; rolloutd image rm removes it all the same.",
+		Example: "  rolloutd image keep myapp:1",
+	}
+	cmd.Flags().BoolVar(&off, "off", false, "let it be removed again")
+
+	return withImages(s, cmd, func(ctx context.Context, images *image.Store, args []string) error {
+		return images.Keep(ctx, args[0], !off)
+	})
+}
+
+func imagePruneCommand(s std) *cobra.Command {
+	remove := false
+	cmd := &cobra.Command{
+		Use:   "prune",
+		Short: "Remove the images beyond sandbox.images.max_age and max_gib; without --delete say which",
+		Args:  cli.Arguments(),
+		Long: "A worker does this by itself, at its start and every retention.every. Prune keeps images that a sandbox uses and\n" +
+			"those that rolloutd image keep names.",
+		Example: "  ROLLOUTD_IMAGES_MAX_AGE=336h rolloutd image prune",
+	}
+	cmd.Flags().BoolVar(&remove, "delete", false, "remove them")
+
+	return withImages(s, cmd, func(_ context.Context, images *image.Store, _ []string) error {
+		now := time.Now()
+
+		surplus, err := images.Surplus(now)
+		if err != nil {
+			return err
+		}
+
+		for _, i := range surplus {
+			fmt.Fprintf(
+				s.out, "%.19s  %s  last used %s  %s\n",
+				i.ID, units.BytesSize(float64(i.Bytes)), i.UsedAt.Format(time.DateTime), strings.Join(i.Names, " "),
+			)
+		}
+
+		if !remove {
+			fmt.Fprintf(s.out, "%d images to remove; nothing is removed without --delete\n", len(surplus))
+
+			return nil
+		}
+
+		removed, err := images.Collect(now)
+		fmt.Fprintf(s.out, "%d images removed\n", len(removed))
+
+		return err
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rolloutd/rolloutd/internal/cli"
+	"github.com/rolloutd/rolloutd/internal/config"
 	"github.com/rolloutd/rolloutd/internal/daemon"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/retention"
@@ -36,12 +38,17 @@ func storeCommand(s std) *cobra.Command {
 func storeUsageCommand(s std) *cobra.Command {
 	asJSON := false
 	f := &settings{s: s}
-	cmd := &cobra.Command{Use: "du", Short: "Show what the store holds by kind", Args: cli.Arguments()}
+	cmd := &cobra.Command{Use: "du", Short: "Show what the store and this host's data folder hold by kind", Args: cli.Arguments()}
 	f.register(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the kinds as JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		c, err := f.load(nil)
+		if err != nil {
+			return err
+		}
+
 		return f.withStore(cmd.Context(), func(ctx context.Context, st *store.Store) error {
-			usage, err := retention.Measure(ctx, st)
+			usage, err := measure(ctx, c, st)
 			if err != nil {
 				return err
 			}
@@ -57,6 +64,18 @@ func storeUsageCommand(s std) *cobra.Command {
 	}
 
 	return cmd
+}
+
+// measure sums the store and, where this machine is a host or a server, its data folder.
+func measure(ctx context.Context, c config.Config, st *store.Store) ([]retention.Usage, error) {
+	stored, err := retention.Measure(ctx, st)
+	if err != nil {
+		return nil, err
+	}
+
+	here, err := retention.MeasureFolder(c.Data, filepath.Clean(c.StoreURL()))
+
+	return append(stored, here...), err
 }
 
 func storePruneCommand(s std) *cobra.Command {

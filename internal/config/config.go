@@ -94,6 +94,9 @@ type Serve struct {
 	KeepSessions time.Duration `yaml:"keep_sessions"`
 	// UploadsMiB bounds the files that the store keeps for one token.
 	UploadsMiB int `yaml:"uploads_mib"`
+	// Search keeps an index of the transcripts of ended rollouts, of at most SearchMiB; 0: no bound.
+	Search    bool `yaml:"search"`
+	SearchMiB int  `yaml:"search_mib"`
 }
 
 // Sessions returns serve.max_sessions or its default. Clients of task sets keep many rollouts in flight,

@@ -171,6 +171,8 @@ func TestValidateReportsEveryProblemWithItsPath(t *testing.T) {
 		"ROLLOUTD_ENCRYPTION_KEY":   func(c *config.Config) { c.EncryptionKey = "short" },
 		"serve.max_connections":     func(c *config.Config) { c.Serve.MaxConnections = -1 },
 		"serve.uploads_mib":         func(c *config.Config) { c.Serve.UploadsMiB = 0 },
+		"serve.search_mib":          func(c *config.Config) { c.Serve.SearchMiB = -1 },
+		"sandbox.images.max_age":    func(c *config.Config) { c.Sandbox.Images.MaxAge = time.Minute },
 		"serve.keep_sessions":       func(c *config.Config) { c.Serve.KeepSessions = time.Hour },
 	} {
 		c := config.Defaults()

@@ -12,6 +12,8 @@ func Defaults() Config {
 			Web:          true,
 			KeepSessions: 7 * 24 * time.Hour,
 			UploadsMiB:   8192,
+			Search:       true,
+			SearchMiB:    10240,
 			TokenShare:   0.5,
 			CodecOrigins: []string{"http://127.0.0.1:8233", "http://localhost:8233"},
 		},

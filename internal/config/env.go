@@ -40,6 +40,8 @@ func Variables() []Variable {
 			"ROLLOUTD_KEEP_SESSIONS", "serve.keep_sessions",
 			span(func(c *Config) *time.Duration { return &c.Serve.KeepSessions }),
 		},
+		{"ROLLOUTD_SEARCH", "serve.search", boolean(func(c *Config) *bool { return &c.Serve.Search })},
+		{"ROLLOUTD_SEARCH_MIB", "serve.search_mib", number(func(c *Config) *int { return &c.Serve.SearchMiB })},
 		{"ROLLOUTD_UPLOADS_MIB", "serve.uploads_mib", number(func(c *Config) *int { return &c.Serve.UploadsMiB })},
 		{
 			"ROLLOUTD_STEP_TIMEOUT", "serve.step_timeout",
@@ -163,6 +165,10 @@ func Variables() []Variable {
 		{
 			"ROLLOUTD_IMAGES_MAX_GIB", "sandbox.images.max_gib",
 			number(func(c *Config) *int { return &c.Sandbox.Images.MaxGiB }),
+		},
+		{
+			"ROLLOUTD_IMAGES_MAX_AGE", "sandbox.images.max_age",
+			span(func(c *Config) *time.Duration { return &c.Sandbox.Images.MaxAge }),
 		},
 		{
 			"ROLLOUTD_IMAGE_REGISTRIES", "sandbox.images.registries",

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"path/filepath"
+	"time"
 
 	"github.com/rolloutd/rolloutd/internal/image"
 )
@@ -14,6 +15,9 @@ type Images struct {
 
 	// bound of all layers; 0: none
 	MaxGiB int `yaml:"max_gib"`
+
+	// time without use after which an image is removed; 0: never for its age
+	MaxAge time.Duration `yaml:"max_age"`
 	// Registries are those from which tasks may pull images: docker.io, ghcr.io, 127.0.0.1:5000. Empty:
 	// tasks may only name images that are on the host already.
 	Registries []string `yaml:"registries"`
@@ -34,6 +38,10 @@ func (c Config) ImagesDir() string {
 
 func (i Images) validate(p *problems) {
 	p.check(i.MaxGiB >= 0, "sandbox.images.max_gib", "must be 0 (no bound) or more, got %d", i.MaxGiB)
+	p.check(
+		i.MaxAge == 0 || i.MaxAge >= leastRetention,
+		"sandbox.images.max_age", "must be 0 (no bound) or at least %s, got %s", leastRetention, i.MaxAge,
+	)
 
 	for n, host := range i.Registries {
 		checkRegistry(p, fmt.Sprintf("sandbox.images.registries[%d]", n), host)

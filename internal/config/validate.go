@@ -90,6 +90,7 @@ func (s Serve) validate(p *problems) {
 	// Sessions in use are written at least every hour.
 	p.check(s.KeepSessions >= 2*time.Hour, "serve.keep_sessions", "must be at least 2h, got %v", s.KeepSessions)
 	p.check(s.UploadsMiB > 0, "serve.uploads_mib", "must be at least 1, got %d", s.UploadsMiB)
+	p.check(s.SearchMiB >= 0, "serve.search_mib", "must be 0 (no bound) or more, got %d", s.SearchMiB)
 	p.check(
 		len(s.Tokens) > 0 || s.TokensFile != "" || Loopback(s.Listen),
 		"serve.tokens",

@@ -89,6 +89,7 @@ func (d *Daemon) localDriver(ctx context.Context) (driver.Driver, error) {
 		return nil, err
 	}
 
+	d.images = store
 	o.Images = images.New(store, d.cfg.Sandbox.Images.Registries, d.starts)
 
 	drv, err := local.New(o)

@@ -13,6 +13,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/delivery"
 	"github.com/rolloutd/rolloutd/internal/host"
 	"github.com/rolloutd/rolloutd/internal/host/timerslack"
+	"github.com/rolloutd/rolloutd/internal/image"
 	"github.com/rolloutd/rolloutd/internal/seal"
 	"github.com/rolloutd/rolloutd/internal/store"
 	"github.com/rolloutd/rolloutd/internal/telemetry"
@@ -48,6 +49,9 @@ type Daemon struct {
 	room     *storeWatch
 	temporal client.Client
 	backends host.Backends
+
+	// of the backend local; nil: there is none
+	images *image.Store
 
 	// bounds the heavy starts of this host
 	starts *host.Starts

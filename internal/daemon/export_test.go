@@ -2,13 +2,17 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.temporal.io/sdk/interceptor"
 
 	"github.com/rolloutd/rolloutd/internal/config"
+	"github.com/rolloutd/rolloutd/internal/daemon/images"
+	"github.com/rolloutd/rolloutd/internal/store"
 )
 
 // Exported to test single parts: Run would need a Temporal cluster, a sandbox and root.
@@ -33,6 +37,34 @@ func WatchStore(
 	h.problem.Store(w.Problem)
 
 	return h, func() { w.look(context.Background()) }
+}
+
+// Tidy does once what servers and workers do at intervals, so that nothing grows for ever.
+func Tidy(ctx context.Context, c config.Config, s *store.Store) error {
+	d := &Daemon{cfg: c, store: s, log: slog.New(slog.DiscardHandler)}
+	d.expire(ctx)
+
+	if err := d.retention().Apply(ctx, time.Now()); err != nil {
+		return err
+	}
+
+	index, err := d.openSearch(ctx)
+	if err != nil {
+		return err
+	}
+
+	if err := errors.Join(index.index.Update(ctx), index.Close()); err != nil {
+		return err
+	}
+
+	on, err := images.Open(c, d.log)
+	if err != nil {
+		return err
+	}
+
+	_, err = on.Collect(time.Now())
+
+	return err
 }
 
 // NewRestarts returns the workers' interceptor.

@@ -25,7 +25,6 @@ import (
 	"github.com/rolloutd/rolloutd/internal/network/listen"
 	"github.com/rolloutd/rolloutd/internal/retention"
 	"github.com/rolloutd/rolloutd/internal/rollout"
-	"github.com/rolloutd/rolloutd/internal/searchindex"
 	"github.com/rolloutd/rolloutd/internal/store"
 	"github.com/rolloutd/rolloutd/internal/temporalx"
 	"github.com/rolloutd/rolloutd/internal/temporalx/rollouts"
@@ -56,7 +55,7 @@ func (d *Daemon) serveTier() tier.Tier {
 				return tier.Running{}, err
 			}
 
-			search, err := searchindex.Open(ctx, d.cfg.SearchFile(), d.store, d.log)
+			search, err := d.openSearch(ctx)
 			if err != nil {
 				return tier.Running{}, errors.Join(err, closeTools())
 			}
@@ -97,7 +96,7 @@ func (d *Daemon) serveTier() tier.Tier {
 func (d *Daemon) edge(
 	tokens []envserver.Token,
 	tools *tool.Registry,
-	search *searchindex.Index,
+	search search,
 ) (*envserver.Server, error) {
 	readme, err := d.readme()
 	if err != nil {
@@ -162,20 +161,6 @@ func (d *Daemon) edge(
 	})
 }
 
-// searchable lists rollouts by Temporal, and searches their transcripts by the index.
-type searchable struct {
-	*rollouts.Client
-	index *searchindex.Index
-}
-
-func (s searchable) List(ctx context.Context, f rollout.Filter) (rollout.Page, error) {
-	if f.Query == "" {
-		return s.Client.List(ctx, f)
-	}
-
-	return s.index.Search(ctx, f)
-}
-
 func (d *Daemon) readme() (string, error) {
 	if d.cfg.Serve.Readme == "" {
 		return "", nil
@@ -214,24 +199,29 @@ func (d *Daemon) expireSessions(ctx context.Context) error {
 	defer tick.Stop()
 
 	for {
-		n, err := store.Sessions{Store: d.store}.Expire(ctx, time.Now().Add(-d.cfg.Serve.KeepSessions))
-		if err != nil && ctx.Err() == nil {
-			d.log.Warn("old sessions not deleted", "error", err)
-		} else if n > 0 {
-			d.log.Info("deleted unused sessions", "records", n, "for", d.cfg.Serve.KeepSessions)
-		}
-
-		if n, err = d.uploads().Expire(ctx); err != nil && ctx.Err() == nil {
-			d.log.Warn("old uploads not deleted", "error", err)
-		} else if n > 0 {
-			d.log.Info("deleted old uploads", "files", n, "for", d.cfg.Serve.KeepSessions)
-		}
+		d.expire(ctx)
 
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
 		}
+	}
+}
+
+// expire deletes unused sessions and uploads once.
+func (d *Daemon) expire(ctx context.Context) {
+	n, err := store.Sessions{Store: d.store}.Expire(ctx, time.Now().Add(-d.cfg.Serve.KeepSessions))
+	if err != nil && ctx.Err() == nil {
+		d.log.Warn("old sessions not deleted", "error", err)
+	} else if n > 0 {
+		d.log.Info("deleted unused sessions", "records", n, "for", d.cfg.Serve.KeepSessions)
+	}
+
+	if n, err = d.uploads().Expire(ctx); err != nil && ctx.Err() == nil {
+		d.log.Warn("old uploads not deleted", "error", err)
+	} else if n > 0 {
+		d.log.Info("deleted old uploads", "files", n, "for", d.cfg.Serve.KeepSessions)
 	}
 }
 

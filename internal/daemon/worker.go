@@ -12,6 +12,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/activities"
 	"github.com/rolloutd/rolloutd/internal/agent"
+	"github.com/rolloutd/rolloutd/internal/clock"
 	"github.com/rolloutd/rolloutd/internal/daemon/machine"
 	"github.com/rolloutd/rolloutd/internal/daemon/pools"
 	"github.com/rolloutd/rolloutd/internal/daemon/tier"
@@ -170,6 +171,7 @@ func (d *Daemon) runWorkersOf(
 
 	alive, suspended := tier.Background(self.Run), tier.Background(d.suspended.Run)
 	janitor, tend := tier.Background(d.janitor(routes)), tier.Background(d.sinks.Maintain)
+	collect := tier.Background(d.collectImages)
 	warm := runWarm()
 
 	return tier.Running{
@@ -181,6 +183,7 @@ func (d *Daemon) runWorkersOf(
 				service.Stop(ctx),
 				janitor.Stop(ctx),
 				tend.Stop(ctx),
+				collect.Stop(ctx),
 				alive.Stop(ctx),
 				stopWorkers(workers...),
 				suspended.Stop(ctx),
@@ -342,4 +345,19 @@ func (d *Daemon) janitor(routes *gatewayapi.Client) func(context.Context) error 
 
 		return nil
 	}
+}
+
+// collectImages removes surplus images at its start and at the intervals of the retention, until ctx ends.
+func (d *Daemon) collectImages(ctx context.Context) error {
+	for d.images != nil {
+		if _, err := d.images.Collect(time.Now()); err != nil {
+			d.log.WarnContext(ctx, "surplus images were not removed", "error", err)
+		}
+
+		if err := clock.Sleep(ctx, d.cfg.Retention.Every); err != nil {
+			return err
+		}
+	}
+
+	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"golang.org/x/sync/errgroup"
@@ -60,7 +61,7 @@ func (s *Store) adding(ctx context.Context, do func(temp string) (Image, error))
 	}
 
 	_ = l.Close()
-	_, err = s.Collect()
+	_, err = s.Collect(time.Now())
 
 	return added, err
 }

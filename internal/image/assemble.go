@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"golang.org/x/sys/unix"
@@ -43,7 +44,7 @@ func (s *Store) Assemble(ctx context.Context) (*Assembly, error) {
 // Close ends the assembly. Layers that belong to no image may be removed from now on.
 func (a *Assembly) Close() error {
 	err := errors.Join(removeTree(a.temp), a.held.Close())
-	_, collected := a.s.Collect()
+	_, collected := a.s.Collect(time.Now())
 
 	return errors.Join(err, collected)
 }

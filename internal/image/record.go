@@ -34,6 +34,9 @@ type Image struct {
 	// by which the store finds it
 	Names []string `json:"-"`
 
+	// one of its names is kept: see Store.Keep
+	Kept bool `json:"-"`
+
 	// when a sandbox last used it, or when it was added
 	UsedAt time.Time `json:"-"`
 }
@@ -48,6 +51,9 @@ type layer struct {
 type named struct {
 	Name string `json:"name"`
 	ID   string `json:"id"`
+
+	// see Store.Keep
+	Kept bool `json:"kept,omitempty"`
 }
 
 // Folders and files of a store.

@@ -36,7 +36,7 @@ func (s *Store) Remove(ctx context.Context, image string) error {
 		return fault.Wrap(fault.Unavailable, os.Remove(s.nameFile(full)), "remove the name %s", full)
 	}
 
-	err = s.drop(found.ID, names[found.ID])
+	err = s.drop(found.ID)
 	if errors.Is(err, errHeld) {
 		return fault.New(fault.Conflict, "image %s is used by a sandbox", image)
 	}
@@ -44,62 +44,18 @@ func (s *Store) Remove(ctx context.Context, image string) error {
 	return errors.Join(err, s.sweepLayers())
 }
 
-// Collect removes images until the layers fit the bound of the store, the least recently used first, and
-// returns their ids. It keeps images that sandboxes use. While an image is being added it does nothing.
-func (s *Store) Collect() (removed []string, err error) {
-	if s.o.MaxBytes == 0 {
-		return nil, nil
-	}
-
-	l, err := tryLock(s.path(storeLock), os.O_RDWR|os.O_CREATE, unix.LOCK_EX)
-	if errors.Is(err, errHeld) {
-		return nil, nil
-	}
-
-	if err != nil {
-		return nil, fault.Wrap(fault.Unavailable, err, "lock the images")
-	}
-
-	defer l.Close()
-
-	images, err := s.List()
-	if err != nil {
-		return nil, err
-	}
-	// the most recently used image stays, even if it is too large
-	for i := len(images) - 1; i > 0; i-- {
-		sum, err := s.Bytes()
-		if err != nil || sum <= s.o.MaxBytes {
-			return removed, err
-		}
-
-		err = s.drop(images[i].ID, images[i].Names)
-		if errors.Is(err, errHeld) {
-			continue
-		}
-
-		if err := errors.Join(err, s.sweepLayers()); err != nil {
-			return removed, err
-		}
-
-		s.o.Logger.Info("removed an image to make room", "image", images[i].ID, "names", images[i].Names)
-		removed = append(removed, images[i].ID)
-	}
-
-	return removed, nil
-}
-
 // drop removes the record and the names of an image that no sandbox uses, else it returns errHeld. The
 // caller holds the store's lock.
-func (s *Store) drop(id string, names []string) error {
+func (s *Store) drop(id string) error {
 	held, err := tryLock(s.imageFile(id), os.O_RDONLY, unix.LOCK_EX)
 	if err != nil {
 		return err
 	}
 	defer held.Close()
 
-	for _, full := range names {
-		err = errors.Join(err, ignoreMissing(os.Remove(s.nameFile(full))))
+	names, err := s.names()
+	for _, n := range names[id] {
+		err = errors.Join(err, ignoreMissing(os.Remove(s.nameFile(n.Name))))
 	}
 
 	return fault.Wrap(

@@ -23,9 +23,10 @@ import (
 type Options struct {
 	// Dir is the folder of the store. It is created if missing and belongs to one user.
 	Dir string
-	// MaxBytes bounds the unpacked layers. Beyond it, adding an image removes the least recently used ones;
-	// 0: no bound.
+	// MaxBytes bounds the unpacked layers. Beyond it, the least recently used images are surplus; 0: no bound.
 	MaxBytes int64
+	// MaxAge is the time without use after which an image is surplus; 0: no bound.
+	MaxAge time.Duration
 	// Limits bounds what one image may unpack to; zero fields take the defaults.
 	Limits Limits
 	// Registries says how registries are reached.
@@ -103,7 +104,10 @@ func (s *Store) List() ([]Image, error) {
 			return nil, fault.Wrap(fault.Internal, err, "record of image %s", e.Name())
 		}
 
-		i.Names = names[i.ID]
+		for _, n := range names[i.ID] {
+			i.Names, i.Kept = append(i.Names, n.Name), i.Kept || n.Kept
+		}
+
 		all = append(all, i)
 	}
 
@@ -204,30 +208,36 @@ func (s *Store) read(id string) (Image, error) {
 }
 
 // names returns the names of the images by their ids.
-func (s *Store) names() (map[string][]string, error) {
+func (s *Store) names() (map[string][]named, error) {
 	entries, err := os.ReadDir(s.path(namesDir))
 	if err != nil {
 		return nil, fault.Wrap(fault.Unavailable, err, "list names of images")
 	}
 
-	all := map[string][]string{}
+	all := map[string][]named{}
 
 	for _, e := range entries {
 		var n named
 		if err := readJSON(s.path(namesDir, e.Name()), &n); err == nil {
-			all[n.ID] = append(all[n.ID], n.Name)
+			all[n.ID] = append(all[n.ID], n)
 		}
 	}
 
 	for _, list := range all {
-		slices.Sort(list)
+		slices.SortFunc(list, func(a, b named) int { return strings.Compare(a.Name, b.Name) })
 	}
 
 	return all, nil
 }
 
+// setName gives an image a name. A name that is kept stays kept when it moves to another image.
 func (s *Store) setName(full, id string) error {
-	return s.writeJSON(s.nameFile(full), named{Name: full, ID: id})
+	var old named
+	if err := readJSON(s.nameFile(full), &old); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+
+	return s.writeJSON(s.nameFile(full), named{Name: full, ID: id, Kept: old.Kept})
 }
 
 func (s *Store) nameFile(full string) string {

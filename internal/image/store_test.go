@@ -375,3 +375,75 @@ func TestNoSpace(t *testing.T) {
 	require.NoError(t, unix.Mount("", folder, "", unix.MS_REMOUNT, "size=16m"))
 	require.NoError(t, pull(t, s, ref))
 }
+
+// An image that was not used for the greatest age is surplus, unless a sandbox uses it or its name is kept.
+func TestSurplusByAge(t *testing.T) {
+	t.Parallel()
+
+	folder, now := t.TempDir(), time.Now()
+	s := open(t, image.Options{Dir: folder, MaxAge: time.Hour})
+
+	for _, name := range []string{"used", "kept", "old", "new"} {
+		_, err := s.Import(t.Context(), archive(t, imageOf(t, []entry{file(name, name)})), name)
+		require.NoError(t, err)
+	}
+
+	for _, name := range []string{"used", "kept", "old"} {
+		i, err := s.Find(name)
+		require.NoError(t, err)
+
+		at := now.Add(-2 * time.Hour)
+		record := filepath.Join(folder, "images", strings.TrimPrefix(i.ID, "sha256:")+".json")
+		require.NoError(t, os.Chtimes(record, at, at))
+	}
+
+	use, err := s.Use(t.Context(), "used")
+	require.NoError(t, err)
+	require.NoError(t, s.Keep(t.Context(), "kept", true))
+	require.Equal(t, fault.NotFound, fault.KindOf(s.Keep(t.Context(), "missing", true)))
+
+	later := now.Add(30 * time.Minute)
+	surplus, err := s.Surplus(later)
+	require.NoError(t, err)
+	require.Len(t, surplus, 1)
+	require.Equal(t, []string{"kept", "new", "old", "used"}, short(t, s), "nothing is removed")
+
+	removed, err := s.Collect(later)
+	require.NoError(t, err)
+	require.Equal(t, []string{surplus[0].ID}, removed)
+	require.Equal(t, []string{"kept", "new", "used"}, short(t, s))
+
+	later = now.Add(3 * time.Hour)
+	_, err = s.Collect(later)
+	require.NoError(t, err)
+	require.Equal(t, []string{"kept", "used"}, short(t, s))
+
+	require.NoError(t, use.Lock.Close())
+	require.NoError(t, s.Keep(t.Context(), "kept", false))
+	_, err = s.Collect(later)
+	require.NoError(t, err)
+	nothingIn(t, s)
+}
+
+// A name that is kept stays kept when it moves to another image.
+func TestKeptNameMoves(t *testing.T) {
+	t.Parallel()
+
+	s := open(t, image.Options{MaxAge: time.Hour})
+	_, err := s.Import(t.Context(), archive(t, imageOf(t, []entry{file("a", "1")})), "app:1")
+	require.NoError(t, err)
+	require.NoError(t, s.Keep(t.Context(), "app:1", true))
+	_, err = s.Import(t.Context(), archive(t, imageOf(t, []entry{file("a", "2")})), "app:1")
+	require.NoError(t, err)
+
+	i, err := s.Find("app:1")
+	require.NoError(t, err)
+
+	_, err = s.Collect(time.Now().Add(2 * time.Hour))
+	require.NoError(t, err)
+
+	all, err := s.List()
+	require.NoError(t, err)
+	require.Len(t, all, 1, "the first image has no name any more")
+	require.Equal(t, i.ID, all[0].ID)
+}

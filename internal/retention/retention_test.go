@@ -296,6 +296,29 @@ func TestMeasure(t *testing.T) {
 	require.WithinDuration(t, d.now.Add(-40*day), usage[0].Oldest, time.Minute)
 }
 
+// The files of a host are summed by the entries of its data folder, without the store.
+func TestMeasureFolder(t *testing.T) {
+	t.Parallel()
+
+	dir := t.TempDir()
+	for path, size := range map[string]int{"images/layers/a": 10, "images/b": 20, "key": 5, "store/rollouts/x": 100} {
+		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, path)), 0o700))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, path), make([]byte, size), 0o600))
+	}
+
+	usage, err := retention.MeasureFolder(dir, filepath.Join(dir, "store"))
+	require.NoError(t, err)
+	require.Len(t, usage, 2)
+	require.Equal(t, "host: images", usage[0].Kind)
+	require.Equal(t, 2, usage[0].Blobs)
+	require.Equal(t, int64(30), usage[0].Bytes)
+	require.Equal(t, "host: key", usage[1].Kind)
+
+	usage, err = retention.MeasureFolder(filepath.Join(dir, "missing"))
+	require.NoError(t, err)
+	require.Empty(t, usage)
+}
+
 // The service applies the rules in turn, deletes nothing that runs, that a sink has not acknowledged or that is kept,
 // and counts what it deleted.
 func TestService(t *testing.T) {

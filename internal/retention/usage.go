@@ -5,7 +5,11 @@ package retention
 import (
 	"cmp"
 	"context"
+	"errors"
+	"io/fs"
+	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -13,7 +17,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/store"
 )
 
-// Usage is what a store holds of one kind.
+// Usage is what a store or a host's data folder holds of one kind.
 type Usage struct {
 	Kind  string `json:"kind"`
 	Blobs int    `json:"blobs"`
@@ -50,11 +54,71 @@ func Measure(ctx context.Context, s *store.Store) ([]Usage, error) {
 		all = append(all, *u)
 	}
 
+	sortUsage(all)
+
+	return all, nil
+}
+
+// MeasureFolder sums the files of a host's data folder by the entries of the folder, the largest first, without those
+// below a path of skip. A kind is "host: " and the name of the entry. A folder that does not exist holds nothing.
+func MeasureFolder(dir string, skip ...string) ([]Usage, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+
+	var all []Usage
+
+	for _, e := range entries {
+		u, err := measureTree(filepath.Join(dir, e.Name()), skip)
+		if err != nil {
+			return nil, err
+		}
+
+		if u.Kind = "host: " + e.Name(); u.Blobs > 0 {
+			all = append(all, u)
+		}
+	}
+
+	sortUsage(all)
+
+	return all, nil
+}
+
+// measureTree sums the files of a tree. What is removed or cannot be read meanwhile is left out.
+func measureTree(root string, skip []string) (u Usage, err error) {
+	err = filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
+		switch {
+		case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
+			return nil
+		case err != nil:
+			return err
+		case e.IsDir() && slices.Contains(skip, path):
+			return fs.SkipDir
+		case !e.Type().IsRegular():
+			return nil
+		}
+
+		info, err := e.Info()
+		if err != nil {
+			return nil //nolint:nilerr // removed meanwhile
+		}
+
+		u.Blobs, u.Bytes = u.Blobs+1, u.Bytes+info.Size()
+		if u.Oldest.IsZero() || info.ModTime().Before(u.Oldest) {
+			u.Oldest = info.ModTime()
+		}
+
+		return nil
+	})
+
+	return u, err
+}
+
+func sortUsage(all []Usage) {
 	slices.SortFunc(all, func(a, b Usage) int {
 		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(a.Kind, b.Kind))
 	})
-
-	return all, nil
 }
 
 // kindOf names what a blob is, for people.

@@ -35,6 +35,9 @@ type Index struct {
 	store *store.Store
 	log   *slog.Logger
 
+	// of the file; 0: no bound
+	maxBytes int64
+
 	// the store was listed once
 	listed atomic.Bool
 
@@ -48,13 +51,14 @@ type Index struct {
 	listing time.Duration
 }
 
-// Open opens the index in a file, and makes the file if it is missing or cannot be used.
-func Open(ctx context.Context, file string, s *store.Store, log *slog.Logger) (*Index, error) {
+// Open opens the index in a file, and makes the file if it is missing or cannot be used. Beyond maxBytes the index forgets
+// the texts of the rollouts that ended first; 0: no bound.
+func Open(ctx context.Context, file string, s *store.Store, maxBytes int64, log *slog.Logger) (*Index, error) {
 	db, err := open(ctx, file)
 	if err != nil {
 		log.WarnContext(ctx, "the index of transcripts is made again", "file", file, "error", err)
 
-		if err = remove(file); err == nil {
+		if err = Remove(file); err == nil {
 			db, err = open(ctx, file)
 		}
 	}
@@ -63,7 +67,7 @@ func Open(ctx context.Context, file string, s *store.Store, log *slog.Logger) (*
 		return nil, fmt.Errorf("index of transcripts %s: %w", file, err)
 	}
 
-	return &Index{db: db, store: s, log: log, unfinished: map[string]unfinished{}}, nil
+	return &Index{db: db, store: s, log: log, maxBytes: maxBytes, unfinished: map[string]unfinished{}}, nil
 }
 
 // Close closes the file.
@@ -130,8 +134,8 @@ func prepare(ctx context.Context, db *sql.DB) error {
 	return tx.Commit()
 }
 
-// remove removes the file and those that SQLite keeps beside it.
-func remove(file string) error {
+// Remove removes the file of an index that is not open, and those that SQLite keeps beside it.
+func Remove(file string) error {
 	for _, suffix := range []string{"", "-wal", "-shm"} {
 		if err := os.Remove(file + suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err

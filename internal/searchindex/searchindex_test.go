@@ -27,6 +27,9 @@ type deployment struct {
 	// of the store, and of the index
 	folder, file string
 	index        *searchindex.Index
+
+	// see searchindex.Open
+	maxBytes int64
 }
 
 func newDeployment(t testing.TB) *deployment {
@@ -46,7 +49,7 @@ func newDeployment(t testing.TB) *deployment {
 func (d *deployment) open() {
 	d.Helper()
 
-	x, err := searchindex.Open(d.Context(), d.file, d.store, slog.New(slog.DiscardHandler))
+	x, err := searchindex.Open(d.Context(), d.file, d.store, d.maxBytes, slog.New(slog.DiscardHandler))
 	require.NoError(d, err)
 
 	d.index = x
@@ -338,7 +341,7 @@ func TestIndexOfTwoServers(t *testing.T) {
 	d := newDeployment(t)
 	d.end(result("a", 1), "word")
 
-	other, err := searchindex.Open(t.Context(), d.file, d.store, slog.New(slog.DiscardHandler))
+	other, err := searchindex.Open(t.Context(), d.file, d.store, 0, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 
 	defer other.Close()
@@ -415,4 +418,52 @@ func FuzzQuery(f *testing.F) {
 		require.NoError(t, err)
 		require.LessOrEqual(t, len(page.Rollouts), 1)
 	})
+}
+
+// An index with a bound forgets the rollouts that ended first, does not read them again, and stays within it.
+func TestBound(t *testing.T) {
+	t.Parallel()
+
+	d := newDeployment(t)
+	d.maxBytes = 1 << 20
+	d.restart()
+
+	// each text has words of its own, as transcripts have
+	text := func(n int) string {
+		var b strings.Builder
+		for i := range 2000 {
+			fmt.Fprintf(&b, "w%dx%d ", n, i)
+		}
+
+		return b.String()
+	}
+
+	for n := range 120 {
+		d.end(result(fmt.Sprintf("r%d", n), n), text(n))
+	}
+
+	require.Equal(t, []string{"r119"}, d.found(rollout.Filter{Query: "w119x5"}))
+	require.Empty(t, d.found(rollout.Filter{Query: "w0x5"}))
+	require.Equal(t, []string{"r110"}, d.found(rollout.Filter{Query: "w110x5"}))
+
+	size := d.size()
+	require.Less(t, size, int64(2<<20))
+
+	d.restart()
+
+	for n := range 120 {
+		d.end(result(fmt.Sprintf("s%d", n), 1000+n), text(1000+n))
+		require.Equal(t, []string{fmt.Sprintf("s%d", n)}, d.found(rollout.Filter{Query: fmt.Sprintf("w%dx7", 1000+n)}))
+	}
+
+	require.Empty(t, d.found(rollout.Filter{Query: "w119x5"}))
+	require.Less(t, d.size(), int64(2<<20), "the file reuses its pages")
+}
+
+// size is that of the index's file, in bytes.
+func (d *deployment) size() int64 {
+	st, err := os.Stat(d.file)
+	require.NoError(d, err)
+
+	return st.Size()
 }

@@ -71,7 +71,7 @@ func (x *Index) Update(ctx context.Context) error {
 		}
 	}
 
-	return x.addAll(ctx, fresh)
+	return errors.Join(x.addAll(ctx, fresh), x.shrink(ctx))
 }
 
 // known returns the ids of the rollouts of the index.
@@ -114,7 +114,7 @@ func (x *Index) addAll(ctx context.Context, ids []string) error {
 			failures = append(failures, fmt.Errorf("rollout %s: %w", id, err))
 			waiting[id] = x.later(id)
 		default:
-			if err := x.add(ctx, d); err != nil {
+			if err := errors.Join(x.add(ctx, d), x.shrink(ctx)); err != nil {
 				return fmt.Errorf("add rollout %s: %w", id, err)
 			}
 		}

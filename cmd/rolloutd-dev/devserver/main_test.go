@@ -64,7 +64,6 @@ func options(dir string) devserver.Options {
 	return devserver.Options{
 		Dir:              dir,
 		Namespace:        namespace,
-		Retention:        30 * 24 * time.Hour,
 		SearchAttributes: map[string]enumspb.IndexedValueType{"RolloutTask": enumspb.INDEXED_VALUE_TYPE_KEYWORD},
 		Log:              slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError + 4})),
 	}

@@ -1,6 +1,7 @@
 package devserver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,9 @@ import (
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
+	namespacepb "go.temporal.io/api/namespace/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
 	"go.temporal.io/server/common/config"
 	schema "go.temporal.io/server/schema/sqlite"
 	"go.temporal.io/server/temporal"
@@ -18,6 +22,9 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/filelock"
 )
+
+// DefaultRetention is how long closed workflows are kept and listed. The results of rollouts stay in the store.
+const DefaultRetention = 30 * 24 * time.Hour
 
 // Options of an embedded server.
 type Options struct {
@@ -30,7 +37,7 @@ type Options struct {
 	// created at first start
 	Namespace string
 
-	// how long closed workflows stay listed; set at first start
+	// how long closed workflows are kept and listed; 0: as it is, which is DefaultRetention at the first start
 	Retention time.Duration
 	// SearchAttributes are registered when the namespace is created; package temporalx registers them in
 	// one that exists.
@@ -75,7 +82,34 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 
 	s.lock = lock
 
+	if err := s.retain(ctx, o); err != nil {
+		return nil, errors.Join(err, s.Stop(ctx))
+	}
+
 	return s, nil
+}
+
+// retain gives a namespace that exists the retention of the options.
+func (s *Server) retain(ctx context.Context, o Options) error {
+	if o.Retention == 0 {
+		return nil
+	}
+
+	c, err := client.NewNamespaceClient(client.Options{HostPort: s.address, Logger: o.Log})
+	if err != nil {
+		return fmt.Errorf("set the retention: %w", err)
+	}
+	defer c.Close()
+
+	err = c.Update(ctx, &workflowservice.UpdateNamespaceRequest{
+		Namespace: o.Namespace,
+		Config:    &namespacepb.NamespaceConfig{WorkflowExecutionRetentionTtl: durationpb.New(o.Retention)},
+	})
+	if err != nil {
+		return fmt.Errorf("set the retention to %s: %w", o.Retention, err)
+	}
+
+	return nil
 }
 
 // createNamespace creates the namespace in the database before the server runs, unless it exists.
@@ -85,7 +119,7 @@ func createNamespace(db *config.SQL, o Options) error {
 		return err
 	}
 
-	ns.Detail.Config.Retention = durationpb.New(o.Retention)
+	ns.Detail.Config.Retention = durationpb.New(cmp.Or(o.Retention, DefaultRetention))
 
 	return schema.CreateNamespaces(db, ns)
 }

@@ -328,3 +328,32 @@ func lines(file string) string {
 
 	return string(text)
 }
+
+// A retention applies to a namespace that exists, and stays when none is given.
+func TestRetention(t *testing.T) {
+	t.Parallel()
+
+	dir := t.TempDir()
+	for _, step := range []struct{ set, want time.Duration }{
+		{0, devserver.DefaultRetention}, {48 * time.Hour, 48 * time.Hour}, {0, 48 * time.Hour},
+	} {
+		o := options(dir)
+		o.Retention = step.set
+		srv, err := devserver.Start(t.Context(), o)
+		require.NoError(t, err)
+
+		c, err := client.NewNamespaceClient(client.Options{HostPort: srv.Address(), Logger: quiet()})
+		require.NoError(t, err)
+
+		got, err := c.Describe(t.Context(), namespace)
+		require.NoError(t, err)
+		require.Equal(t, step.want, got.Config.WorkflowExecutionRetentionTtl.AsDuration())
+		c.Close()
+		stop(t, srv)
+	}
+
+	o := options(dir)
+	o.Retention = time.Second
+	_, err := devserver.Start(t.Context(), o)
+	require.ErrorContains(t, err, "set the retention to 1s")
+}

@@ -24,7 +24,7 @@ func Open(c config.Config, log *slog.Logger) (*image.Store, error) {
 	i := c.Sandbox.Images
 
 	return image.Open(image.Options{
-		Dir: dir, MaxBytes: int64(i.MaxGiB) << 30, Logger: log,
+		Dir: dir, MaxBytes: int64(i.MaxGiB) << 30, MaxAge: i.MaxAge, Logger: log,
 		Registries: image.Registries{Mirrors: i.Mirrors, Insecure: i.Insecure},
 	})
 }
