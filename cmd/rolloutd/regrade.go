@@ -110,18 +110,7 @@ func (f *settings) tasksOf(name string, sel selectFlags) ([]taskset.Task, error)
 	}
 	defer set.Close()
 
-	tasks := make([]taskset.Task, 0, len(chosen))
-
-	for _, i := range chosen {
-		t, err := set.Task(i)
-		if err != nil {
-			return nil, err
-		}
-
-		tasks = append(tasks, t)
-	}
-
-	return tasks, nil
+	return set.Tasks(chosen)
 }
 
 // prepareTasks gives the server what the tasks need: images that are built here, and files.

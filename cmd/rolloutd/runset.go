@@ -168,15 +168,5 @@ func (f *runFlags) readSet(path string) ([]taskset.Task, error) {
 		return nil, err
 	}
 
-	tasks := make([]taskset.Task, 0, len(chosen))
-	for _, i := range chosen {
-		t, err := set.Task(i)
-		if err != nil {
-			return nil, err
-		}
-
-		tasks = append(tasks, t)
-	}
-
-	return tasks, nil
+	return set.Tasks(chosen)
 }

@@ -130,6 +130,22 @@ func (s *Set) Task(i int) (Task, error) {
 	return t, nil
 }
 
+// Tasks reads the tasks of these indexes, in their order. A broken one is an error.
+func (s *Set) Tasks(chosen []int) ([]Task, error) {
+	tasks := make([]Task, 0, len(chosen))
+
+	for _, i := range chosen {
+		t, err := s.Task(i)
+		if err != nil {
+			return nil, err
+		}
+
+		tasks = append(tasks, t)
+	}
+
+	return tasks, nil
+}
+
 // add appends a task. A second task of the same name is kept as a broken task.
 func (s *Set) add(it item) {
 	if first, ok := s.index[it.name]; ok && it.err == nil {

@@ -155,28 +155,44 @@ func keyOf(r *http.Request) (string, error) {
 	return key, nil
 }
 
-func (s *server) scoredData(w http.ResponseWriter, r *http.Request) {
+// addGroups queues the groups that parse finds in a request's body under its idempotency key. ok is false where the
+// request is refused, which it answers.
+func (s *server) addGroups(
+	w http.ResponseWriter,
+	r *http.Request,
+	parse func(body []byte, key string) ([]queue.Submission, error),
+) (added []queue.Added, ok bool) {
 	key, err := keyOf(r)
 	if err != nil {
 		s.refuse(w, err)
-		return
+		return nil, false
 	}
 
 	body, release, ok := s.bodies.read(w, r)
 	if !ok {
-		return
+		return nil, false
 	}
 	defer release()
 
-	g, err := parseScored(body)
-
-	var added []queue.Added
+	groups, err := parse(body, key)
 	if err == nil {
-		added, err = s.q.Add(queue.Submission{Key: key, Env: g.env, Sequences: g.sequences, Payload: g.payload})
+		added, err = s.q.Add(groups...)
 	}
 
 	if err != nil {
 		s.refuse(w, err)
+		return nil, false
+	}
+
+	return added, true
+}
+
+func (s *server) scoredData(w http.ResponseWriter, r *http.Request) {
+	added, ok := s.addGroups(w, r, func(body []byte, key string) ([]queue.Submission, error) {
+		g, err := parseScored(body)
+		return []queue.Submission{{Key: key, Env: g.env, Sequences: g.sequences, Payload: g.payload}}, err
+	})
+	if !ok {
 		return
 	}
 
@@ -193,31 +209,12 @@ func (s *server) scoredData(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *server) scoredDataList(w http.ResponseWriter, r *http.Request) {
-	key, err := keyOf(r)
-	if err != nil {
-		s.refuse(w, err)
-		return
-	}
-
-	body, release, ok := s.bodies.read(w, r)
+	added, ok := s.addGroups(w, r, parseList)
 	if !ok {
 		return
 	}
-	defer release()
 
-	all, err := parseList(body, key)
-
-	var added []queue.Added
-	if err == nil {
-		added, err = s.q.Add(all...)
-	}
-
-	if err != nil {
-		s.refuse(w, err)
-		return
-	}
-
-	out := map[string]any{"status": "received", "groups_processed": len(all)}
+	out := map[string]any{"status": "received", "groups_processed": len(added)}
 	buffered := 0
 
 	for _, a := range added {
