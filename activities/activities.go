@@ -141,7 +141,7 @@ func New(o Options) *Activities {
 	return a
 }
 
-// Transcript returns the transcript of the agent in a sandbox of this host; see watch.Watcher.
+// Transcript returns the transcript of the agent in a sandbox of this host; see supervisor.Watcher.
 func (a *Activities) Transcript(ctx context.Context, sandboxID string) (rollout.Transcript, error) {
 	return a.watcher.Transcript(ctx, sandboxID)
 }

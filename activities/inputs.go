@@ -128,7 +128,7 @@ type AgentResult struct {
 	// tool calls of the policy that could not be parsed
 	Malformed int `json:"malformed_calls,omitempty"`
 
-	// see watch.Result
+	// see supervisor.Result
 	Held time.Duration `json:"held,omitempty"`
 }
 

@@ -26,7 +26,7 @@ func newExecs(p *process.Table) *execs {
 	}
 }
 
-// Run runs the command once under the id, and returns its result, or Running after wait; see calls.Table.
+// Run runs the command once under the id, and returns its result, or Running after wait; see idempotent.Table.
 func (x *execs) Run(ctx context.Context, id string, e wire.Exec, wait time.Duration) (wire.ExecResult, error) {
 	r, running, err := x.calls.Run(
 		ctx,

@@ -13,7 +13,7 @@ import (
 
 // Memory of an export while it is built, in bytes.
 const (
-	// a trace as arrays, see arrays.MaxBytes
+	// a trace as arrays, see formats.MaxArrayBytes
 	Arrays = 256 << 20
 
 	// a transcript of 64 MiB, decoded and encoded again

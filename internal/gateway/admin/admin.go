@@ -57,7 +57,7 @@ func New(g *gateway.Server, o Options) *API {
 //	POST   /watch     lines of WatchCommand     → lines of WatchChange, while the body lasts
 //	GET    /ready/{name}                        → 204; a fault.Exhausted while new rollouts should wait for that upstream
 //
-// It also serves the model APIs below /routes/{id}/v1, which need the token of the route; see proxy.Server.HostAPI.
+// It also serves the model APIs below /routes/{id}/v1, which need the token of the route; see gateway.Server.HostAPI.
 func (a *API) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+gatewayapi.RoutesPath, answering(a.getRoutes))

@@ -21,7 +21,7 @@ const purpose = "host api"
 // alive is the interval of blank lines in a stream without events, which show its reader that the host is alive.
 const alive = 15 * time.Second
 
-// Transcripts returns the transcripts of the agents that work on the host; *watch.Watcher implements it.
+// Transcripts returns the transcripts of the agents that work on the host; *supervisor.Watcher implements it.
 type Transcripts interface {
 	// Transcript returns the latest transcript of a sandbox's agent; fault.NotFound when no agent works
 	// there, or it has no transcript.

@@ -40,7 +40,7 @@ func New(p *process.Table) *Sessions {
 	}
 }
 
-// Call makes one call once under its id, and returns its answer, or Running after wait; see calls.Table.
+// Call makes one call once under its id, and returns its answer, or Running after wait; see idempotent.Table.
 func (t *Sessions) Call(
 	ctx context.Context,
 	name, id string,
