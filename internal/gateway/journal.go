@@ -25,7 +25,7 @@ type Journal struct {
 	BudgetSpent string              `json:"budget_spent,omitempty"`
 	Failure     *gatewayapi.Failure `json:"failure,omitempty"`
 
-	// see gateway.RouteStatus
+	// see gatewayapi.RouteStatus
 	GivenUp *gatewayapi.Failure `json:"given_up,omitempty"`
 
 	// of the agent's own

@@ -122,7 +122,7 @@ type Result struct {
 
 	// see agent.Status
 	Malformed int
-	// Held is the time for which the gateway held the agent's calls back, see gateway.RouteStatus, or no
+	// Held is the time for which the gateway held the agent's calls back, see gatewayapi.RouteStatus, or no
 	// worker ran an agent that runs in it.
 	Held time.Duration
 }

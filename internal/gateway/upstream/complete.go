@@ -75,7 +75,7 @@ type retryState struct {
 	// waiting for admission
 	queued time.Duration
 
-	// see gateway.RouteStatus.Owed
+	// see gatewayapi.RouteStatus.Owed
 	owed time.Duration
 
 	// start of the tries without a connection; zero: the last try connected

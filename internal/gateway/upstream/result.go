@@ -31,7 +31,7 @@ type Result struct {
 	// waiting for admission, all tries together
 	Queued time.Duration
 
-	// see gateway.RouteStatus.Owed
+	// see gatewayapi.RouteStatus.Owed
 	Owed time.Duration
 
 	// of the last try's reply; zero: none
