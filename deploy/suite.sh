@@ -38,6 +38,11 @@ suite() { # NAME
 		deploy/cleanroot.sh dist/rolloutd-*_x86_64.whl
 		same
 		;;
+	upgrade) # This build replaces the last release, or the commit RELEASE, amid model calls. Builds the release once.
+		ROLLOUTD_TEST_RELEASE=$(release "${RELEASE:-ee5912de}")
+		export ROLLOUTD_TEST_RELEASE
+		cd $dev && go test -count=1 -timeout 20m ./e2e -run TestUpgradeFromRelease -v
+		;;
 	patience) # The real clients wait for rollouts of ten minutes.
 		make test-deps
 		cd $dev && ROLLOUTD_TEST_PATIENCE=10m go test -count=1 -timeout 30m ./e2e \
@@ -81,6 +86,19 @@ same() {
 	ln -s "$root/bin/tools" "$copy/rolloutd/bin/tools"
 	GOCACHE=$copy/cache make -C "$copy/rolloutd" release
 	diff dist/SHA256SUMS "$copy/rolloutd/dist/SHA256SUMS"
+}
+
+# release builds rolloutd-dev and sandboxd of a commit, outside of the checkout, and prints their folder.
+release() { # COMMIT
+	local to=$root/bin/tools/release-$1 copy
+	if [ ! -x "$to/rolloutd-dev" ]; then
+		copy=$(mktemp -d)
+		trap 'rm -rf "$copy"' RETURN
+		git archive "$1" | tar -x -C "$copy"
+		(cd "$copy" && CGO_ENABLED=0 go build -o "$to/sandboxd" ./cmd/sandboxd)
+		(cd "$copy/cmd/rolloutd-dev" && go build -o "$to/rolloutd-dev" .)
+	fi
+	echo "$to"
 }
 
 # nomad builds Nomad, which is under the Business Source License; our programs contain no part of it.

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"os"
 	"path/filepath"
 	"testing"
@@ -21,6 +22,9 @@ type devOptions struct {
 
 	// additional flags
 	flags []string
+
+	// folder of rolloutd-dev and sandboxd; empty: the binaries under test
+	binaries string
 }
 
 // dev is a running rolloutd-dev with a data folder of its own.
@@ -79,7 +83,7 @@ func (d *dev) restart(t testing.TB) *dev {
 	t.Helper()
 
 	again := *d
-	again.process = startProcess(t, d.env, "rolloutd-dev", d.flags...)
+	again.process = startBinary(t, d.env, filepath.Join(cmp.Or(d.o.binaries, bin), "rolloutd-dev"), d.flags...)
 	again.ready(t, d.url+"/health")
 
 	return &again

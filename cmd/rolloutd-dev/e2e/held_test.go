@@ -75,12 +75,28 @@ const (
 func (d *dev) startHeld(t *testing.T, agent string) (id string) {
 	t.Helper()
 
+	id = d.beginHeld(t, agent)
+	d.awaitTurn(t, id)
+
+	return id
+}
+
+func (d *dev) awaitTurn(t *testing.T, id string) {
+	t.Helper()
+	waitFor(t, d.url, id, "a turn", func(s state) bool { return s.Turns > 0 || s.Phase == rollout.PhaseDone })
+}
+
+// beginHeld starts a rollout of the agent.
+func (d *dev) beginHeld(t *testing.T, agent string) (id string) {
+	t.Helper()
+
 	instruction := map[string]string{
 		"opencode": "take your time",
 		"react":    "count to three",
 		"asker":    "ask four times",
 	}[agent]
-	id = start(t, d.url, args{
+
+	return start(t, d.url, args{
 		"instruction":     instruction,
 		"agent":           agent,
 		"endpoint":        "scripted",
@@ -88,9 +104,6 @@ func (d *dev) startHeld(t *testing.T, agent string) (id string) {
 		"verify":          []string{`test "$(cat log.txt)" = "$(printf 'one\ntwo\nthree')"`},
 		"limits":          args{"attempts": 1, "call_s": 59},
 	})
-	waitFor(t, d.url, id, "a turn", func(s state) bool { return s.Turns > 0 || s.Phase == rollout.PhaseDone })
-
-	return id
 }
 
 // requireHeld requires the full reward in the first attempt of a rollout whose model calls were held for

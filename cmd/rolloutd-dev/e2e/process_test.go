@@ -30,12 +30,20 @@ type process struct {
 
 func startProcess(t testing.TB, env []string, name string, arg ...string) *process {
 	t.Helper()
+
+	return startBinary(t, env, filepath.Join(bin, name), arg...)
+}
+
+func startBinary(t testing.TB, env []string, path string, arg ...string) *process {
+	t.Helper()
+
+	name := filepath.Base(path)
 	log, err := os.CreateTemp(t.TempDir(), name+"-*.log")
 	require.NoError(t, err)
 
 	defer log.Close()
 
-	p := &process{cmd: exec.Command(filepath.Join(bin, name), arg...), done: make(chan struct{}), log: log.Name()}
+	p := &process{cmd: exec.Command(path, arg...), done: make(chan struct{}), log: log.Name()}
 
 	p.cmd.Env = append(environ(), env...)
 	p.cmd.Stdout, p.cmd.Stderr = log, log
