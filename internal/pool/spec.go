@@ -25,7 +25,7 @@ const (
 	DownNow = "now"
 )
 
-// Spec describes a pool. Fields that AgentEnv has, too, have its names; docs/deployment.md explains all fields.
+// Spec describes a pool. Fields that AgentEnv has, too, have its names; docs/nomad.md explains all fields.
 type Spec struct {
 	Name string `json:"name" yaml:"-"`
 

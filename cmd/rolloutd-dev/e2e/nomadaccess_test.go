@@ -130,7 +130,7 @@ func (g *nomadAccess) env(token, cert string) []string {
 
 const documentedRights = `"read-job", "submit-job"`
 
-// The rights in docs/deployment.md are enough for a pool. A token without one of them, an unknown token,
+// The rights in docs/nomad.md are enough for a pool. A token without one of them, an unknown token,
 // another region, another certificate authority and an expired certificate cause an error that names the
 // setting to change. In these cases nothing is written.
 func TestNomadRights(t *testing.T) {
