@@ -231,6 +231,11 @@ func (p *run) closeSink() {
 
 // step updates the training step: the trainer's own, or the number that follows from the delivered rollouts.
 func (p *run) step() {
+	if p.trainerHasFinished() {
+		// the steps of another producer's trainer
+		return
+	}
+
 	step := p.status.Step
 	if p.status.BatchSize == 0 && step == 0 {
 		step = int(p.state.Counts.Rollouts / int64(p.batch()))

@@ -42,6 +42,9 @@ func (p *run) blockedBy() string {
 		return "all tasks have started"
 	case !p.known:
 		return "sink " + p.spec.Sink + " was not asked yet" + waitingText(p.sinkError)
+	case p.trainerHasFinished():
+		p.asked = true
+		return fmt.Sprintf("the trainer has taken all of its %d steps; the next one has not registered", p.status.TotalSteps)
 	case p.enoughSteps():
 		p.asked = true
 		return "the groups in flight are enough for all steps"
@@ -162,6 +165,16 @@ func (p *run) enoughSteps() bool {
 	return total > 0 && p.covered(p.training()+len(p.state.Outbox)) >= int64(total)*int64(p.batch())
 }
 
+// trainerHasFinished reports whether the sink's trainer was at its end before this producer began. A producer that
+// has started groups was for that trainer and ends with it; this one waits for the next trainer.
+func (p *run) trainerHasFinished() bool {
+	s := p.status
+
+	return p.state.Counts.Started == 0 && p.state.Bounds.TotalSteps == 0 &&
+		s.TotalSteps > 0 && s.Step >= s.TotalSteps &&
+		workflow.GetVersion(p.ctx, "wait-for-next-trainer", workflow.DefaultVersion, 1) > workflow.DefaultVersion
+}
+
 // covered counts the rollouts that the trainer has used, has queued, or will get from the given number of
 // running groups.
 func (p *run) covered(groups int) int64 {
@@ -191,7 +204,7 @@ func (p *run) exhausted() bool {
 		return false
 	}
 
-	return p.known && p.enoughSteps()
+	return p.known && p.enoughSteps() && !p.trainerHasFinished()
 }
 
 // next is the place of the next group: a task to repeat, or the next one in the order.

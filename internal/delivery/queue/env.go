@@ -44,7 +44,8 @@ const maxEnvs = 4096
 
 // Register sets the trainer's settings. Queued groups stay. Unacknowledged batches are served again, since
 // a trainer that registers has restarted. Leases hold, since it may be one of several. If the settings
-// differ, those batches are dissolved first, and the step is reset to the starting step.
+// differ, those batches are dissolved first, and the step is reset to the starting step. It is also reset
+// if the trainer has taken all of its steps, since a trainer that registers then begins its next run.
 func (q *Queue) Register(r Registration) error {
 	switch {
 	case r.BatchSize < 1:
@@ -56,7 +57,7 @@ func (q *Queue) Register(r Registration) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 
-	if q.st.Registration != nil && *q.st.Registration == r {
+	if q.st.Registration != nil && *q.st.Registration == r && !q.finished() {
 		return q.change(func(_ *bbolt.Tx, st *state, _ *[]group) error {
 			for i := range st.Batches {
 				st.Batches[i].Served = false
@@ -104,6 +105,12 @@ type Registered struct {
 	Saves int
 	Steps int
 	Dir   string
+}
+
+// finished reports whether the trainer has taken and acknowledged all of its steps.
+func (q *Queue) finished() bool {
+	steps := q.st.Registration.NumSteps
+	return steps > 0 && q.st.Step >= steps && len(q.st.Batches) == 0
 }
 
 // RegisterEnv adds an environment. false: the trainer has not asked for a batch yet, and the environment

@@ -146,6 +146,34 @@ func TestSeveralClients(t *testing.T) {
 	}
 }
 
+// A trainer that registers with the same settings continues its run, or begins the next one if that has ended.
+func TestRegisterAfterTheLastStep(t *testing.T) {
+	t.Parallel()
+	c := client{t, serve(t)}
+	register := func() {
+		c.ok("POST", "/register", strings.Replace(fmt.Sprintf(registration, 2), `"num_steps":100`, `"num_steps":5`, 1))
+	}
+	step := func() any { return c.ok("GET", "/status", "")["current_step"] }
+	register()
+
+	for mark := 1; mark <= 3; mark++ {
+		c.ok("POST", "/scored_data", groupOf(2, mark, ""))
+	}
+
+	c.ok("GET", "/batch?ack=explicit", "")
+	c.ok("POST", "/batch/1/ack", "")
+	register()
+	require.InDelta(t, 4, step(), 0)
+
+	require.Equal(t, []int{2}, marks(c.ok("GET", "/batch?ack=explicit", "")))
+	register()
+	require.Equal(t, []int{2}, marks(c.ok("GET", "/batch?ack=explicit", "")), "the last batch is not acknowledged")
+	c.ok("POST", "/batch/2/ack", "")
+	register()
+	require.InDelta(t, 3, step(), 0, "the starting step")
+	require.Equal(t, []int{3}, marks(c.ok("GET", "/batch?ack=explicit", "")), "what is queued stays")
+}
+
 // The next request of a named client acknowledges only that client's own batch.
 func TestSeveralPlainClients(t *testing.T) {
 	t.Parallel()
