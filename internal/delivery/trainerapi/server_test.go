@@ -154,6 +154,7 @@ func TestRegisterAfterTheLastStep(t *testing.T) {
 		c.ok("POST", "/register", strings.Replace(fmt.Sprintf(registration, 2), `"num_steps":100`, `"num_steps":5`, 1))
 	}
 	step := func() any { return c.ok("GET", "/status", "")["current_step"] }
+
 	register()
 
 	for mark := 1; mark <= 3; mark++ {
