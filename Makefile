@@ -69,7 +69,7 @@ format: $(LINT)
 # The descriptions that the server serves, and the pages in docs/reference.
 generate:
 	UPDATE=1 go test ./envserver -run 'TestDescriptions|TestReferencePages'
-	UPDATE=1 go test ./internal/config -run TestReferenceOfLimits
+	UPDATE=1 go test ./internal/config -run 'TestReferenceOf(Limits|Configuration)'
 	UPDATE=1 go test ./cmd/rolloutd -run TestReferenceOfCommands
 	cd $(DEV) && UPDATE=1 go test ./e2e -run TestReferenceOfMetrics
 

@@ -5,6 +5,7 @@ import (
 	"math"
 	"os"
 	"reflect"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -16,27 +17,101 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// The documentation lists every variable with its setting.
-func TestVariablesAreDocumented(t *testing.T) {
+// linkOfDocs is a link to a page in docs.
+var linkOfDocs = regexp.MustCompile(`\]\(([a-z]+\.md)`)
+
+// The page has every variable with its setting, default and meaning. UPDATE=1 writes it.
+func TestReferenceOfConfiguration(t *testing.T) {
 	t.Parallel()
 
-	text, err := os.ReadFile("../../docs/configuration.md")
-	require.NoError(t, err)
+	const page = "../../docs/reference/configuration.md"
 
-	for _, v := range config.Variables() {
-		setting := "–"
-		if v.Path != "" {
-			setting = "`" + v.Path + "`"
+	var b strings.Builder
+
+	b.WriteString("# Variables and settings\n\nThis page is generated from the code. " +
+		"A variable overrides the setting of the configuration file. " +
+		"[configuration.md](configuration.md)\nhas the settings that only the file has.\n")
+
+	for _, section := range config.VariableSections() {
+		fmt.Fprintf(&b, "\n## %s\n", section.Title)
+
+		if section.About != "" {
+			fmt.Fprintf(&b, "\n%s\n", section.About)
 		}
 
-		require.True(
-			t,
-			strings.Contains(string(text), "| `"+v.Name+"` | "+setting+" |"),
-			"%s (%s) is not in docs/configuration.md",
-			v.Name,
-			v.Path,
-		)
+		b.WriteString("\n| variable | setting | default | meaning |\n|---|---|---|---|\n")
+
+		for _, v := range section.Variables {
+			setting := "–"
+			if v.Path != "" {
+				setting = "`" + v.Path + "`"
+			}
+
+			require.NotEmpty(t, v.About, v.Name)
+			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", v.Name, setting, v.Default, v.About)
+		}
 	}
+
+	text := linkOfDocs.ReplaceAllString(b.String(), "](../$1")
+
+	if os.Getenv("UPDATE") != "" {
+		require.NoError(t, os.WriteFile(page, []byte(text), 0o644))
+	}
+
+	written, err := os.ReadFile(page)
+	require.NoError(t, err)
+	require.Equal(t, text, string(written), "UPDATE=1 go test ./internal/config -run TestReferenceOfConfiguration")
+}
+
+// A default that the page names as a value is that of the code: to set it changes nothing. Others are filled in where
+// the setting is used.
+func TestDefaultsOfThePageAreTrue(t *testing.T) {
+	t.Parallel()
+
+	value := regexp.MustCompile("^`([^`]+)`$")
+	checked := 0
+
+	for _, v := range config.Variables() {
+		found := value.FindStringSubmatch(v.Default)
+		if found == nil || v.Path == "" || settingAt(config.Defaults(), v.Path).IsZero() {
+			continue
+		}
+
+		got, err := config.Load(nil, config.Environ{v.Name: found[1]})
+		require.NoError(t, err, v.Name)
+
+		want, err := config.Load(nil, config.Environ{})
+		require.NoError(t, err)
+		require.Equal(
+			t,
+			settingAt(want, v.Path).Interface(),
+			settingAt(got, v.Path).Interface(),
+			"the default of %s is not %s",
+			v.Name,
+			v.Default,
+		)
+
+		checked++
+	}
+
+	require.Greater(t, checked, 20)
+}
+
+// settingAt returns the setting at a path of the file.
+func settingAt(c config.Config, path string) reflect.Value {
+	at := reflect.ValueOf(c)
+
+	for part := range strings.SplitSeq(path, ".") {
+		field, _ := at.Type().FieldByNameFunc(func(name string) bool {
+			f, _ := at.Type().FieldByName(name)
+			tag, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+
+			return tag == part
+		})
+		at = at.FieldByIndex(field.Index)
+	}
+
+	return at
 }
 
 // The page has every limit with its default, and what 0 means. UPDATE=1 writes it.

@@ -44,7 +44,7 @@ func (e Environ) Check() error {
 			continue
 		}
 
-		hint := "docs/configuration.md lists them"
+		hint := "docs/reference/configuration.md lists them"
 		if near := yamlinput.NearestName(name, prefix, names); near != "" {
 			hint = "did you mean " + near + "?"
 		}

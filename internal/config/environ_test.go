@@ -19,8 +19,8 @@ func TestUnknownVariablesAreRefused(t *testing.T) {
 		{"ROLLOUTD_SERVR", "did you mean ROLLOUTD_SERVER?"},
 		{"ROLLOUTD_SANDBOX_MEMORY", "did you mean ROLLOUTD_SANDBOX_MEMORY_MIB?"},
 		{"ROLLOUTD_GATEWAY_QUEU", "did you mean ROLLOUTD_GATEWAY_QUEUE?"},
-		{"ROLLOUTD_UPSTRAMS", "docs/configuration.md lists them"},
-		{"ROLLOUTD_", "docs/configuration.md lists them"},
+		{"ROLLOUTD_UPSTRAMS", "docs/reference/configuration.md lists them"},
+		{"ROLLOUTD_", "docs/reference/configuration.md lists them"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
