@@ -77,7 +77,7 @@ func TestIDsMayBeShortened(t *testing.T) {
 
 	code, _, errText = rolloutd(t.Context(), vars, "logs", "ab")
 	require.Equal(t, 1, code)
-	require.Contains(t, errText, `"ab" is the begin of several ids: abd, abc-1; give more of it`)
+	require.Contains(t, errText, `"ab" begins several ids, abd, abc-1: give more of it`)
 
 	code, out, errText = rolloutd(t.Context(), vars, "logs", "whole")
 	require.Zero(t, code, errText)

@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"fmt"
-	"strings"
 
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
@@ -14,9 +13,6 @@ const maxDetail = 400
 // indent stands before the later lines of a text.
 const indent = "             "
 
-// readable removes JSON escapes that only HTML needs. It skips an escaped backslash.
-var readable = strings.NewReplacer(`\\`, `\\`, `\u003c`, "<", `\u003e`, ">", `\u0026`, "&")
-
 // detail prints texts and tool calls of the agent, and commands of the task.
 func (f *Follower) detail(e rollout.Event) {
 	switch e.Kind {
@@ -26,7 +22,7 @@ func (f *Follower) detail(e rollout.Event) {
 		}
 	case rollout.EventToolStart:
 		if t, ok := decodeEvent[rollout.ToolEvent](e); ok {
-			f.line(t.At, joined(" ", "  "+plain(t.Tool), plain(short(readable.Replace(string(t.Input)), maxDetail))))
+			f.line(t.At, joined(" ", "  "+plain(t.Tool), block(short(callText(string(t.Input)), maxDetail), indent)))
 		}
 	case rollout.EventToolOutput, rollout.EventToolEnd:
 		if t, ok := decodeEvent[rollout.ToolEvent](e); ok {

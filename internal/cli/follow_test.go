@@ -119,7 +119,7 @@ func TestFollowPrintsEveryEventOnce(t *testing.T) {
 	got := out.String()
 	for _, line := range []string{
 		"    0.0 s  creating the sandbox\n", "    2.0 s  running the agent\n", "  it is\\x1b paused\n", "    3.0 s    1 model call (7 prompt", "text: I am\\x1b here\n",
-		`bash {"command":"ls && printf '\\u0026'"}`, "bash completed: a\n", "verifier command 1 exited with 0: true\n", ": infra_failed: host lost\n", "attempt 2\n", "    8.0 s  creating the sandbox\n",
+		`bash $ ls && printf '\u0026'`, "bash completed: a\n", "verifier command 1 exited with 0: true\n", ": infra_failed: host lost\n", "attempt 2\n", "    8.0 s  creating the sandbox\n",
 		"    9.0 s  done\n", "the server does not answer",
 		"bash completed\n", "attempt 1: completed\n",
 	} {

@@ -67,7 +67,7 @@ func resolve(
 
 	return "", fault.New(
 		fault.Invalid,
-		"%q is the begin of several ids: %s%s; give more of it",
+		"%q begins several ids, %s%s: give more of it",
 		id,
 		strings.Join(found, ", "),
 		more,
