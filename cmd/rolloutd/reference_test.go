@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -42,9 +43,15 @@ func referenceOfCommands(t *testing.T) string {
 
 	page.WriteString(`# Commands
 
-This page is generated from the code; ` + "`rolloutd COMMAND --help`" + ` shows the same. Commands that call a server
-take ` + "`--server`" + `, or the address in ` + "`ROLLOUTD_SERVER`" + ` and a token in ` + "`ROLLOUTD_TOKEN`" + `.
+This page is generated from the code; ` + "`rolloutd COMMAND --help`" + ` shows the same. The common flags are
+
+| Flag | Meaning |
+|---|---|
 `)
+
+	for _, name := range slices.Sorted(maps.Keys(commonFlags())) {
+		fmt.Fprintf(&page, "| `--%s` | %s |\n", name, commonFlags()[name])
+	}
 
 	root := command(std{io.Discard, io.Discard, nil})
 
@@ -69,6 +76,16 @@ take ` + "`--server`" + `, or the address in ` + "`ROLLOUTD_SERVER`" + ` and a t
 	return page.String()
 }
 
+// commonFlags are the flags of many commands, with their meaning.
+func commonFlags() map[string]string {
+	return map[string]string{
+		"server":  "URL of the server (or ROLLOUTD_SERVER; set a bearer token in ROLLOUTD_TOKEN)",
+		"config":  "configuration file (YAML); the environment overrides it",
+		"data":    "data folder (default ./.rolloutd, or ROLLOUTD_DATA)",
+		"verbose": "log more",
+	}
+}
+
 // describe writes a command and those below it.
 func describe(t *testing.T, page *strings.Builder, cmd *cobra.Command) {
 	t.Helper()
@@ -90,10 +107,15 @@ func describe(t *testing.T, page *strings.Builder, cmd *cobra.Command) {
 			fmt.Fprintf(page, "\n%s\n", strings.TrimSpace(cmd.Long))
 		}
 
-		flags := 0
+		flags, common := 0, []string{}
 
 		cmd.NonInheritedFlags().VisitAll(func(f *pflag.Flag) {
 			if f.Hidden || f.Name == "help" {
+				return
+			}
+
+			if commonFlags()[f.Name] == f.Usage {
+				common = append(common, "`--"+f.Name+"`")
 				return
 			}
 
@@ -110,6 +132,10 @@ func describe(t *testing.T, page *strings.Builder, cmd *cobra.Command) {
 
 			fmt.Fprintf(page, "| `--%s` | %s | %s |\n", f.Name, fallback, strings.ReplaceAll(f.Usage, "|", `\|`))
 		})
+
+		if len(common) > 0 {
+			fmt.Fprintf(page, "\nCommon flags: %s.\n", strings.Join(common, ", "))
+		}
 	}
 
 	for _, sub := range cmd.Commands() {
