@@ -1,10 +1,8 @@
 package main
 
 import (
-	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"path/filepath"
 )
 
@@ -17,6 +15,9 @@ type logs struct {
 	file  io.Closer
 }
 
+// logBytes bounds the log file, and the one before it.
+const logBytes = 100 << 20
+
 // openLogs logs to a file in the data folder, or to stderr with --verbose.
 func openLogs(f *flags, data string) (*logs, error) {
 	if f.verbose {
@@ -25,9 +26,9 @@ func openLogs(f *flags, data string) (*logs, error) {
 
 	path := filepath.Join(data, "rolloutd-dev.log")
 
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	file, err := openLogFile(path, logBytes)
 	if err != nil {
-		return nil, fmt.Errorf("log: %w", err)
+		return nil, err
 	}
 
 	return newLogs(file, slog.LevelInfo, file, path), nil
