@@ -48,6 +48,18 @@ def test_a_step_makes_rewarded_replies_more_probable():
         assert (gain > 0) == (row.reward == 1)
 
 
+@pytest.mark.parametrize(
+    ("control", "seen"), [("", False), ("shifted_mask", True), ("other_logprobs", True), ("shuffled_rewards", False)]
+)
+def test_a_step_sees_log_probabilities_that_are_not_the_models(control: str, seen: bool):
+    torch.manual_seed(1)
+    model = make_model(TOKENIZER, seed=1)
+    groups = broken([sampled(model)], control, random.Random(1))
+    difference = update(model, torch.optim.AdamW(model.parameters(), lr=1e-3), groups)
+
+    assert difference > 1e-2 if seen else difference < 1e-4
+
+
 def test_advantages_have_mean_zero_and_deviation_one():
     assert advantages([Row([], [], [], reward) for reward in (1, 0)]) == pytest.approx([1, -1], abs=1e-4)
     assert advantages([Row([], [], [], 1)] * 3) == [0, 0, 0]
