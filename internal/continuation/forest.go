@@ -53,6 +53,10 @@ type template struct {
 	// audited: by the roles of what follows a reply
 	audited map[string]bool
 
+	// the most ids at the end of a prompt that may be written otherwise before a reply; known since its first use
+	loose int
+	known bool
+
 	// why its conversations do not continue; "": they may
 	off string
 }
@@ -76,6 +80,12 @@ type node struct {
 	// why the reply is not continued; "": it may be
 	unfit string
 
+	// the number of the call
+	turn int
+
+	// the prompt was compared with the template's, or is the template's own
+	audited bool
+
 	depth    int
 	children []*node
 }
@@ -83,13 +93,41 @@ type node struct {
 // answers reports whether the reply is a final answer.
 func (n *node) answers() bool { return len(n.reply.calls) == 0 }
 
-// prompt returns the ids of the node's prompt.
-func (n *node) prompt() []int32 {
-	if n.parent == nil {
-		return slices.Clone(n.more)
+// prompt returns the ids of the node's prompt, with room for more.
+func (n *node) prompt(room int) []int32 {
+	size := room
+	for at := n; at != nil; at = at.parent {
+		size += len(at.sampled) + len(at.more)
 	}
 
-	return slices.Concat(n.parent.prompt(), n.parent.sampled, n.more)
+	return n.appendPrompt(make([]int32, 0, size))
+}
+
+func (n *node) appendPrompt(ids []int32) []int32 {
+	if n.parent != nil {
+		ids = append(n.parent.appendPrompt(ids), n.parent.sampled...)
+	}
+
+	return append(ids, n.more...)
+}
+
+// begins reports whether a prompt begins with that of the node and its reply, and how long these are.
+func (n *node) begins(prompt []int32) (length int, ok bool) {
+	if n.parent != nil {
+		if length, ok = n.parent.begins(prompt); !ok {
+			return 0, false
+		}
+	}
+
+	for _, part := range [][]int32{n.more, n.sampled} {
+		if len(prompt) < length+len(part) || !slices.Equal(prompt[length:length+len(part)], part) {
+			return 0, false
+		}
+
+		length += len(part)
+	}
+
+	return length, true
 }
 
 // chain returns the conversation up to the node's prompt.
@@ -111,6 +149,9 @@ type Plan struct {
 	digest   Digest
 	messages []message
 	loose    int
+
+	// the prompt was compared with the template's
+	audited bool
 }
 
 // Plan finds the conversation that a request continues, and its prompt.
@@ -122,6 +163,7 @@ func (f *Forest) Plan(ctx context.Context, render Render, digest Digest, message
 	at := f.find(digest, p.messages)
 	t := f.template(digest)
 	splicer, off := t.splicer, cmp.Or(f.off, t.off)
+	p.audited = at.again && at.audited
 	f.mu.Unlock()
 
 	rest := p.messages[at.used:]
@@ -133,7 +175,7 @@ func (f *Forest) Plan(ctx context.Context, render Render, digest Digest, message
 	case at.node == nil:
 		p.Fallback = NoMatch
 	case at.again:
-		p.Prompt, p.loose = at.prompt(), at.loose
+		p.Prompt, p.loose = at.prompt(0), at.loose
 	case slices.ContainsFunc(rest, func(m message) bool { return m.role == "assistant" }):
 		p.Fallback = NoMatch
 	case at.unfit != "":
@@ -174,9 +216,10 @@ func (f *Forest) continueAt(
 	shape := shapeOf(at.node, p.messages[at.used:])
 
 	f.mu.Lock()
-	f.template(p.digest).splicer = *splicer
+	t := f.template(p.digest)
+	t.splicer, t.loose, t.known = *splicer, max(t.loose, link.Loose), true
 	turn := at.depth + 1
-	due := !f.template(p.digest).audited[shape] || turn%auditEvery == 0 || turn < auditEvery && turn&(turn-1) == 0
+	due := !t.audited[shape] || turn%auditEvery == 0 || turn < auditEvery && turn&(turn-1) == 0
 	f.mu.Unlock()
 
 	if due {
@@ -196,7 +239,8 @@ func (f *Forest) continueAt(
 		}
 	}
 
-	p.Prompt, p.loose = slices.Concat(at.prompt(), at.sampled, link.More), link.Loose
+	p.Prompt = append(append(at.prompt(len(link.More)), at.sampled...), link.More...)
+	p.loose, p.audited = link.Loose, due
 
 	return nil
 }
@@ -310,6 +354,10 @@ type Reply struct {
 	End     End
 	// Unfit is why the reply is not continued by ids; "": it may be.
 	Unfit string
+	// Turn is the number of the call.
+	Turn int
+	// Rendered: the endpoint made the prompt from the messages.
+	Rendered bool
 }
 
 // Add adds the call of a plan. The prompt is the one that the endpoint used; it decides which node the call follows.
@@ -320,8 +368,8 @@ func (f *Forest) Add(p Plan, r Reply) {
 	}
 
 	n := &node{
-		digest: p.digest, sent: p.messages, more: slices.Clone(r.Prompt), loose: p.loose, sampled: slices.Clone(r.Sampled),
-		reply: reply, end: r.End, unfit: r.Unfit,
+		digest: p.digest, sent: p.messages, loose: p.loose, sampled: slices.Clone(r.Sampled),
+		reply: reply, end: r.End, unfit: r.Unfit, turn: r.Turn, audited: p.audited || r.Rendered,
 	}
 
 	f.mu.Lock()
@@ -337,17 +385,17 @@ func (f *Forest) Add(p Plan, r Reply) {
 	}
 
 	if at.node != nil {
-		begin := slices.Concat(at.prompt(), at.sampled)
-		if len(r.Prompt) > len(begin) && slices.Equal(r.Prompt[:len(begin)], begin) {
-			f.ids -= len(begin)
+		if begin, ok := at.begins(r.Prompt); ok && len(r.Prompt) > begin {
+			f.ids -= begin
 			n.parent, n.depth = at.node, at.depth+1
-			n.sent, n.more = slices.Clone(p.messages[at.used:]), slices.Clone(r.Prompt[len(begin):])
+			n.sent, n.more = slices.Clone(p.messages[at.used:]), slices.Clone(r.Prompt[begin:])
 			at.children = append(at.children, n)
 
 			return
 		}
 	}
 
+	n.more = slices.Clone(r.Prompt)
 	f.roots = append(f.roots, n)
 }
 

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rolloutd/rolloutd/internal/continuation"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/gateway/audit"
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect"
@@ -412,9 +413,19 @@ func (r *route) markTurn(turn int, m trajectory.Mark) {
 	r.saveOrLog("mark of an audit")
 }
 
-func (r *route) marks() map[int]trajectory.Mark {
+// marks returns what audits of both kinds found, by turn.
+func (r *route) marks() map[int][]trajectory.Mark {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 
-	return maps.Clone(r.journal.Marks)
+	all := map[int][]trajectory.Mark{}
+	for turn, m := range r.journal.Marks {
+		all[turn] = append(all[turn], m)
+	}
+
+	for _, turn := range r.journal.Unlike {
+		all[turn] = append(all[turn], trajectory.Mark{Flaw: continuation.UnlikeTemplate})
+	}
+
+	return all
 }

@@ -151,6 +151,7 @@ func (r *route) noteReply(c *call, plan continuation.Plan, res *upstream.Result)
 	}
 
 	if said, ok := replyOf(c.ask.Body, res.Raw, res.Reply.PromptTokenIDs, res.Reply.TokenIDs); ok {
+		said.Turn, said.Rendered = c.turn, c.ask.Prompt.IDs == nil
 		r.forest.Add(plan, said)
 	}
 }
@@ -177,6 +178,7 @@ func (r *route) regrow() {
 func (r *route) regrowOne(rec *trace.Record) {
 	if said, ok := replyOf(rec.Request, rec.Reply, rec.PromptTokenIDs, rec.TokenIDs); ok {
 		digest, messages := promptParts(rec.Request)
+		said.Turn = rec.Turn
 		r.forest.Add(r.forest.Recorded(digest, messages), said)
 	}
 }

@@ -44,6 +44,9 @@ type Journal struct {
 	// of audited turns, by number
 	Marks map[int]trajectory.Mark `json:"marks,omitempty"`
 
+	// turns whose prompts are not the template's
+	Unlike []int `json:"unlike,omitempty"`
+
 	// version of the weights that the cache salt stands for
 	SaltVersion string `json:"salt_version,omitempty"`
 }

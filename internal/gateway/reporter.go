@@ -51,7 +51,10 @@ type reporter struct {
 	// turns by what an audit found, and the differences of the latest audit
 	audited    *prometheus.CounterVec
 	difference *prometheus.GaugeVec
-	routes     prometheus.Gauge
+
+	// conversations by what the audit at their end found
+	conversations *prometheus.CounterVec
+	routes        prometheus.Gauge
 }
 
 func newReporter(reg prometheus.Registerer) *reporter {
@@ -72,6 +75,10 @@ func newReporter(reg prometheus.Registerer) *reporter {
 		audited: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "rolloutd_gateway_audited_turns_total",
 			Help: "Turns that audits scored again by result: fits, marked or skipped.",
+		}, []string{"endpoint", "result"}),
+		conversations: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "rolloutd_gateway_audited_conversations_total",
+			Help: "Conversations continued by ids whose last prompt was compared with the template's: fits, marked or skipped.",
 		}, []string{"endpoint", "result"}),
 		difference: f.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "rolloutd_gateway_audit_difference_nats",
@@ -115,6 +122,7 @@ func (r *reporter) beginAudits(endpoints []string) {
 	for _, endpoint := range endpoints {
 		for _, result := range []string{auditFits, auditMarked, auditSkipped} {
 			r.audited.WithLabelValues(endpoint, result)
+			r.conversations.WithLabelValues(endpoint, result)
 		}
 
 		for _, estimator := range []string{"mean_abs", "k1", "k3"} {

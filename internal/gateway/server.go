@@ -192,12 +192,14 @@ func (s *Server) Routes() []string {
 	return slices.Sorted(maps.Keys(s.routes))
 }
 
-// Export writes the turns of a route as JSON lines.
-func (s *Server) Export(id string, w io.Writer) error {
+// Export writes the turns of a route as JSON lines. Those of an ended rollout are audited first.
+func (s *Server) Export(ctx context.Context, id string, w io.Writer) error {
 	r, err := s.route(id)
 	if err != nil || r.trace == nil {
 		return err
 	}
+
+	r.auditLeaves(ctx)
 
 	return trajectory.Export(r.trace, w, s.unfit(r), r.marks())
 }

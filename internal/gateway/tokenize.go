@@ -81,8 +81,25 @@ const (
 
 // tokenizeReply is vLLM's reply to /tokenize.
 type tokenizeReply struct {
-	Tokens []int32 `json:"tokens"`
-	Max    length  `json:"max_model_len"`
+	Tokens promptIDs `json:"tokens"`
+	Max    length    `json:"max_model_len"`
+}
+
+// promptIDs are the ids of a prompt: tens of thousands of numbers, which reflection would read one by one.
+type promptIDs []int32
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (p *promptIDs) UnmarshalJSON(raw []byte) error {
+	in := rawjson.Cursor{Src: raw}
+	if in.Null() {
+		return nil
+	}
+
+	if *p, _ = in.IDs(nil); !in.End() {
+		return fault.New(fault.NotFound, "the tokens must be a list of ids")
+	}
+
+	return nil
 }
 
 // length is the length of a context in tokens; 0: unknown. Tokenizers without a limit report 10^30 or -1.

@@ -21,8 +21,9 @@ type Mark struct {
 // Export writes all turns as JSON lines of rollout.Turn, in the order in which their calls began. One
 // record is in memory at a time, besides the ids of each lineage's latest. If unfit has a reason against
 // training, no turn is trained on, and the reason is a flaw of the turns that otherwise would be. An
-// evaluation is a flaw of a subagent's turns in the same way. marks are those of audited turns, by number.
-func Export(l *trace.Log, w io.Writer, unfit string, marks map[int]Mark) error {
+// evaluation is a flaw of a subagent's turns in the same way. marks are those of audited turns, by
+// number.
+func Export(l *trace.Log, w io.Writer, unfit string, marks map[int][]Mark) error {
 	lineages, summarised := chain{}, summarized{}
 
 	for _, e := range l.Entries() {
@@ -43,7 +44,9 @@ func Export(l *trace.Log, w io.Writer, unfit string, marks map[int]Mark) error {
 			clear(turn.LossMask)
 		}
 
-		mark(&turn, marks)
+		for _, m := range marks[turn.Turn] {
+			m.put(&turn)
+		}
 
 		turn.PrefixBreak, turn.Branch = lineages.follow(&turn), summarised.branch(&turn)
 
@@ -60,15 +63,10 @@ func Export(l *trace.Log, w io.Writer, unfit string, marks map[int]Mark) error {
 	return nil
 }
 
-// mark adds what an audit found wrong with the turn.
-func mark(t *rollout.Turn, marks map[int]Mark) {
-	found, ok := marks[t.Turn]
-	if !ok {
-		return
-	}
-
-	t.Flaws = append(t.Flaws, found.Flaw)
-	if found.Drop {
+// put adds what an audit found wrong with the turn.
+func (m Mark) put(t *rollout.Turn) {
+	t.Flaws = append(t.Flaws, m.Flaw)
+	if m.Drop {
 		t.Train = false
 		clear(t.LossMask)
 	}

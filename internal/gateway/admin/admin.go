@@ -183,7 +183,7 @@ func (a *API) getTrace(w http.ResponseWriter, req *http.Request) error {
 	w.Header().Set("Content-Type", "application/jsonl")
 	out := &countingWriter{w: w}
 
-	err := a.gateway.Export(req.PathValue("id"), out)
+	err := a.gateway.Export(req.Context(), req.PathValue("id"), out)
 	if err != nil && out.n > 0 {
 		a.log.Error("trace broken off", "route", req.PathValue("id"), "error", err)
 		panic(http.ErrAbortHandler)

@@ -43,14 +43,20 @@ func (e *engine) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 
 	var (
 		in struct {
-			User   string
-			Stream bool
+			talkCall
+
+			Stream bool `json:"stream"`
 		}
 		ask work
 	)
 
 	if err == nil {
 		err = json.Unmarshal(body, &in)
+	}
+
+	if err == nil && (in.User == talkUser || req.URL.Path == "/tokenize") {
+		in.answer(w, req.URL.Path)
+		return
 	}
 
 	if err == nil {

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
 // load is a number of calls with a given concurrency.
@@ -27,10 +29,13 @@ type load struct {
 
 	// calls of a rollout, whose prompt grows to words and work.prompt; 0: all calls are the same
 	steps int
+
+	// the agents speak messages, each its own conversation, which continues like this; "": they do not
+	continues rollout.Continuation
 }
 
 func loads() []load {
-	return []load{
+	return append([]load{
 		{name: "small unary call", calls: 10000, at: 16, words: 10, work: work{tokens: 8, prompt: 20}},
 		{
 			name:   "call with a prompt of 30k tokens",
@@ -67,7 +72,7 @@ func loads() []load {
 			work:     work{tokens: 200, prompt: 100, pause: 100 * time.Millisecond},
 			perToken: true,
 		},
-	}
+	}, conversations()...)
 }
 
 type measured struct {
@@ -83,9 +88,12 @@ func (l load) measure(s *subject) (measured, error) {
 	agents := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: l.at, DisableCompression: true}}
 	defer agents.CloseIdleConnections()
 
-	bodies := l.bodies()
+	urls, bodies, err := l.agents(s)
+	if err != nil {
+		return measured{}, err
+	}
 	// warm up
-	call(agents, s.urls[0], bodies[0])
+	call(agents, s.urls[0], l.bodies()[0])
 
 	before, err := s.cpu()
 	if err != nil {
@@ -100,8 +108,9 @@ func (l load) measure(s *subject) (measured, error) {
 	var wg sync.WaitGroup
 	for n := range l.at {
 		wg.Go(func() {
-			for i := 0; left.Add(-1) >= 0; i++ {
-				if !call(agents, s.urls[n%len(s.urls)], bodies[i%len(bodies)]) {
+			bodies := bodies[n%len(bodies)]
+			for i := 0; (!l.talks() || i < len(bodies)) && left.Add(-1) >= 0; i++ {
+				if !call(agents, urls[n%len(urls)], bodies[i%len(bodies)]) {
 					failed.Add(1)
 				}
 			}
@@ -126,6 +135,29 @@ func (l load) measure(s *subject) (measured, error) {
 	m.memory, err = s.memory()
 
 	return m, err
+}
+
+// agents returns the base URLs of the agents, and their requests.
+func (l load) agents(s *subject) (urls []string, bodies [][]string, err error) {
+	if !l.talks() {
+		return s.urls, [][]string{l.bodies()}, nil
+	}
+
+	for range l.at {
+		s.rollouts++
+		name := fmt.Sprintf("talk-%d.1", s.rollouts)
+
+		bodies, urls = append(bodies, l.conversation(name)), append(urls, s.urls[0])
+		if s.admin == nil {
+			continue
+		}
+
+		if urls[len(urls)-1], err = s.open(name, l.continues); err != nil {
+			return nil, nil, err
+		}
+	}
+
+	return urls, bodies, nil
 }
 
 // bodies returns the requests of one agent, in order.
@@ -174,5 +206,6 @@ func call(agents *http.Client, url, body string) bool {
 
 	all, err := io.ReadAll(res.Body)
 
-	return err == nil && res.StatusCode == http.StatusOK && bytes.Contains(all, []byte(`"finish_reason":"stop"`))
+	return err == nil && res.StatusCode == http.StatusOK && (bytes.Contains(all, []byte(`"finish_reason":"stop"`)) ||
+		bytes.Contains(all, []byte(`"finish_reason":"tool_calls"`)))
 }

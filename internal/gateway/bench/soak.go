@@ -87,7 +87,7 @@ func playRollout(g *subject, agents *http.Client, opening *sync.Mutex, n int64) 
 	id := fmt.Sprintf("soak-%d.1", n)
 
 	opening.Lock()
-	url, err := g.open(id)
+	url, err := g.open(id, "")
 	opening.Unlock()
 
 	if err != nil {

@@ -36,6 +36,9 @@ type subject struct {
 	admin  *gatewayapi.Client
 	lines  *bufio.Scanner
 	engine string
+
+	// number of those opened for conversations
+	rollouts int
 }
 
 func (s *subject) stop() {
@@ -109,7 +112,7 @@ func (s *subject) openAll(key seal.Key) error {
 
 	s.admin = gatewayapi.NewClient(admin, key)
 	for n := range sandboxes {
-		url, err := s.open(fmt.Sprintf("bench-%d.1", n))
+		url, err := s.open(fmt.Sprintf("bench-%d.1", n), "")
 		if err != nil {
 			return err
 		}
@@ -121,7 +124,7 @@ func (s *subject) openAll(key seal.Key) error {
 }
 
 // open opens a route of the gateway, and returns the agent's base URL.
-func (s *subject) open(id string) (string, error) {
+func (s *subject) open(id string, continues rollout.Continuation) (string, error) {
 	err := s.admin.Open(context.Background(), gatewayapi.Route{
 		ID: id, RolloutID: "bench", Attempt: 1, SandboxID: id, Capture: true,
 		Model: rollout.Model{
@@ -131,6 +134,7 @@ func (s *subject) open(id string) (string, error) {
 			TopLogprobs:  5,
 			TokenIDs:     true,
 			MaxTokensCap: 4096,
+			Continuation: continues,
 		},
 		Limits: rollout.Limits{Call: 10 * time.Minute},
 	})

@@ -25,14 +25,20 @@ func (a *Request) Wire() ([]byte, error) {
 		return nil, err
 	}
 
-	ids := rawjson.AppendIDs(nil, a.Prompt.IDs, false)
-
 	switch a.Prompt.By {
 	case rollout.PromptInputIDs:
-		o.Set(string(a.Prompt.By), ids)
+		o.Set(string(a.Prompt.By), rawjson.AppendIDs(a.Prompt.room(), a.Prompt.IDs, false))
 	case rollout.PromptKVTransfer:
-		o.Set(string(a.Prompt.By), append(append([]byte(`{"prompt_token_ids":`), ids...), '}'))
+		value := append(a.Prompt.room(), `{"prompt_token_ids":`...)
+		o.Set(string(a.Prompt.By), append(rawjson.AppendIDs(value, a.Prompt.IDs, false), '}'))
 	}
 
 	return o.Bytes(), nil
+}
+
+// room is an empty slice with room for the ids in JSON.
+func (p PromptIDs) room() []byte {
+	const of, around = len("123456,"), 64
+
+	return make([]byte, 0, of*len(p.IDs)+around)
 }

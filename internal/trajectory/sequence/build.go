@@ -159,6 +159,7 @@ func (s *Sequence) append(t *rollout.Turn, train bool) {
 		ModelVersion: t.ModelVersion,
 		Temperature:  temperature(t.Request),
 		Images:       t.Images,
+		Flaws:        t.Flaws,
 	}
 	if train {
 		for i := span.Start; i < span.Stop; i++ {

@@ -47,6 +47,8 @@ type Span struct {
 	Temperature *float64 `json:"temperature,omitempty"`
 	// Images counts the images that the model saw. TokenIDs has only placeholders for them: the trace has the images.
 	Images int `json:"images,omitempty"`
+	// Flaws is what is wrong with the turn, for instance that its prompt is not the template's. See rollout.Turn.
+	Flaws []string `json:"flaws,omitempty"`
 }
 
 // End is why a sequence ends. It is a closed set.
