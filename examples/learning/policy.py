@@ -1,6 +1,7 @@
 """The policy: a tokenizer, a transformer of 0.6 million parameters, and a warm-up on demonstrations."""
 
 import random
+from pathlib import Path
 
 import torch
 from task import DIGITS, demonstration
@@ -89,6 +90,24 @@ def warm_up(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, seed: i
         step(model, optimizer, -(logps * mask).sum() / mask.sum())
 
     model.eval()
+
+
+def warm_up_once(
+    model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, seed: int, file: Path, steps: int = 400
+) -> None:
+    """Takes the warm-up from the file, or makes it and writes the file: runs of a seed begin with the same weights."""
+    if file.exists():
+        warm = torch.load(file)
+        if warm["seed"] != seed:
+            raise ValueError(f"{file} is the warm-up of seed {warm['seed']}, not of {seed}: choose another file")
+
+        model.load_state_dict(warm["model"])
+        return
+
+    warm_up(model, tokenizer, seed, steps)
+    part = file.with_suffix(".part")
+    torch.save({"seed": seed, "model": model.state_dict()}, part)
+    part.replace(file)
 
 
 def step(model: LlamaForCausalLM, optimizer: torch.optim.Optimizer, loss: torch.Tensor) -> None:

@@ -7,7 +7,7 @@ import torch
 from curves import averages, picture
 from engine import Request, sample
 from grpo import Row, advantages, broken, update
-from policy import log_probabilities, make_model, make_tokenizer, marked, prompt_ids
+from policy import log_probabilities, make_model, make_tokenizer, marked, prompt_ids, warm_up_once
 from task import CALL, demonstration
 
 TOKENIZER = make_tokenizer()
@@ -86,6 +86,17 @@ def test_demonstrations_are_learnt_in_the_replies_alone():
     assert TOKENIZER.decode([i for i, on in zip(ids, mask, strict=True) if on]) == (
         CALL % "4" + "<|im_end|>Done.<|im_end|>"
     )
+
+
+def test_runs_of_a_seed_share_a_warm_up(tmp_path):
+    first, second = (make_model(TOKENIZER, seed=1) for _ in range(2))
+    warm_up_once(first, TOKENIZER, 1, tmp_path / "warm.pt", steps=1)
+    warm_up_once(second, TOKENIZER, 1, tmp_path / "warm.pt", steps=0)
+    assert all(torch.equal(a, b) for a, b in zip(first.parameters(), second.parameters(), strict=True))
+    assert not torch.equal(first.lm_head.weight, make_model(TOKENIZER, seed=1).lm_head.weight)
+
+    with pytest.raises(ValueError, match="the warm-up of seed 1, not of 2"):
+        warm_up_once(second, TOKENIZER, 2, tmp_path / "warm.pt")
 
 
 def test_a_picture_has_a_thin_and_a_thick_line_for_each_run():

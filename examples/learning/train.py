@@ -17,7 +17,7 @@ import httpx
 import torch
 from engine import Engine
 from grpo import CONTROLS, Row, broken, update
-from policy import make_model, make_tokenizer, warm_up
+from policy import make_model, make_tokenizer, warm_up_once
 from rolloutd import WeightSync
 
 GROUPS = 4  # of a step
@@ -31,6 +31,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, required=True)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--lr", type=float, default=5e-4)
+    parser.add_argument("--warm", type=Path, help="file of the warm-up, which runs of a seed may share")
     parser.add_argument("--control", choices=CONTROLS, default="")
     args = parser.parse_args()
     torch.set_num_threads(1)  # the other core is for the server and the sandboxes
@@ -55,7 +56,7 @@ class Trainer:
         if self.checkpoint.exists():
             self._restore()
         else:
-            warm_up(self.model, tokenizer, args.seed)
+            warm_up_once(self.model, tokenizer, args.seed, args.warm or args.folder / "warm.pt")
             self._save()
 
         self.served = copy.deepcopy(self.model)
