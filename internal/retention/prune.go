@@ -39,8 +39,10 @@ func (p Pruner) delete(ctx context.Context, r Rollout) (bool, error) {
 			return false, err
 		}
 
-		if strings.HasPrefix(b.Key, prefix+"attempts/") || strings.HasPrefix(b.Key, store.RegradeKey(r.ID, "")) {
-			parts = append(parts, b.Key)
+		for _, folder := range []string{prefix + "attempts/", store.RegradeKey(r.ID, ""), store.AppliedKey(r.ID, "")} {
+			if strings.HasPrefix(b.Key, folder) {
+				parts = append(parts, b.Key)
+			}
 		}
 	}
 

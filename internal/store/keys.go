@@ -87,6 +87,15 @@ func RegradeKey(rolloutID, regradeID string) string {
 	return path.Join("rollouts", rolloutID, "regrades", regradeID+".json")
 }
 
+// AppliedKey returns the key of a rollout.Regrade that is to be the grade of a rollout; regradeID "" is the folder of all.
+func AppliedKey(rolloutID, regradeID string) string {
+	if regradeID == "" {
+		return path.Join("rollouts", rolloutID, "applied") + "/"
+	}
+
+	return path.Join("rollouts", rolloutID, "applied", regradeID+".json")
+}
+
 // GradeKey returns the key of a blob that grading the target leaves. A regrade has keys of its own.
 func GradeKey(t rollout.Target, name string) string {
 	if t.Regrade != "" {

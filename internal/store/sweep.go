@@ -20,14 +20,16 @@ import (
 // pause between two writes.
 const unfinishedAge = time.Hour
 
+// unfinished are fileblob's names of unfinished blobs; none of our keys ends so.
+var unfinished = regexp.MustCompile(`\.[0-9a-f]+\.tmp$`)
+
 // Sweep removes the unfinished files of killed writers in a folder, and returns their number. Other stores
 // keep no partial blobs.
 func (s *Store) Sweep(ctx context.Context) (removed int, err error) {
 	if s.folder == "" {
 		return 0, nil
 	}
-	// fileblob's names of unfinished blobs; none of our keys ends so.
-	unfinished := regexp.MustCompile(`\.[0-9a-f]+\.tmp$`)
+
 	err = filepath.WalkDir(s.folder, func(path string, e fs.DirEntry, err error) error {
 		if err == nil && e.Type().IsRegular() && unfinished.MatchString(path) {
 			var gone bool

@@ -1,8 +1,10 @@
 package result
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"reflect"
 	"slices"
 	"time"
@@ -95,35 +97,79 @@ func (g *Regrader) addRewards(r *rollout.Regrade) {
 }
 
 // Apply makes the grade that of the rollout's result and of its group, whose state it returns (nil: it is of no
-// group). The first grade stays in Grading.Before. A regrade without a reward changes nothing.
+// group). The first grade stays in Grading.Before. A regrade without a reward changes nothing. Of several regrades, also
+// at the same time, the one that was asked for last is the rollout's grade.
 func (g *Regrader) Apply(ctx context.Context, r *rollout.Regrade) (*rollout.GroupState, error) {
 	if r.Reward == nil {
 		r.NotApplied = "it has no reward"
 		return nil, nil
 	}
 
+	if err := g.Store.PutJSON(ctx, store.AppliedKey(r.RolloutID, r.ID), r); err != nil {
+		return nil, err
+	}
+
+	groupID, err := g.applyLast(ctx, r)
+	if err != nil || groupID == "" || !r.Applied {
+		return nil, err
+	}
+
+	return refreshGroup(ctx, g.Store, groupID)
+}
+
+// applyLast makes the regrade that was asked for last the rollout's grade, and says whether that is r. Each caller has
+// stored its own regrade before, and repeats until what it wrote is the last one: an older one that is written late is
+// written over.
+func (g *Regrader) applyLast(ctx context.Context, r *rollout.Regrade) (groupID string, err error) {
+	last, err := g.lastAsked(ctx)
+	for written := ""; err == nil && last.ID != written; {
+		if groupID, err = g.write(ctx, last); err == nil {
+			written = last.ID
+			last, err = g.lastAsked(ctx)
+		}
+	}
+
+	if r.Applied = err == nil && last.ID == r.ID; err == nil && !r.Applied {
+		r.NotApplied = fmt.Sprintf("regrade %s was asked for later and is the rollout's grade", last.ID)
+	}
+
+	return groupID, err
+}
+
+// lastAsked returns the regrade to apply that was asked for last.
+func (g *Regrader) lastAsked(ctx context.Context) (last rollout.Regrade, err error) {
+	for key, err := range g.Store.Keys(ctx, store.AppliedKey(g.Spec.RolloutID, "")) {
+		if err != nil {
+			return last, err
+		}
+
+		var r rollout.Regrade
+		if err := g.Store.JSON(ctx, key, &r); err != nil {
+			return last, err
+		}
+
+		if cmp.Or(r.StartedAt.Compare(last.StartedAt), cmp.Compare(r.ID, last.ID)) > 0 {
+			last = r
+		}
+	}
+
+	return last, nil
+}
+
+// write puts a regrade into the stored result, and returns the rollout's group.
+func (g *Regrader) write(ctx context.Context, r rollout.Regrade) (groupID string, err error) {
 	stored, err := g.read(ctx)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 
-	g.change(stored.Result, r)
+	g.change(stored.Result, &r)
 
 	if err := g.Store.PutJSON(ctx, store.ResultKey(r.RolloutID), stored); err != nil {
-		return nil, err
+		return "", err
 	}
 
-	if err := g.Store.PutJSON(ctx, store.HeadKey(r.RolloutID), stored.Head()); err != nil {
-		return nil, err
-	}
-
-	r.Applied = true
-
-	if stored.GroupID == "" {
-		return nil, nil
-	}
-
-	return refreshGroup(ctx, g.Store, stored.GroupID)
+	return stored.GroupID, g.Store.PutJSON(ctx, store.HeadKey(r.RolloutID), stored.Head())
 }
 
 // storedResult is a result whose large parts are not decoded.

@@ -1,6 +1,7 @@
 package result_test
 
 import (
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -109,6 +110,52 @@ func TestApplyRegrade(t *testing.T) {
 			require.Equal(t, was.Files, now.Files)
 		}
 	}
+}
+
+// Of regrades that are applied at the same time, and of one that ends late, the one that was asked for last stays.
+func TestApplyInOrder(t *testing.T) {
+	t.Parallel()
+
+	const regrades = 16
+
+	st := openStore(t)
+	require.NoError(t, st.PutJSON(t.Context(), store.ResultKey("r"), rollout.NewResult("r")))
+
+	var (
+		all     sync.WaitGroup
+		records [regrades]rollout.Regrade
+	)
+
+	apply := func(n int) {
+		regrader := regraderOf(t, st, "r", []rollout.RegradePart{part("", 1)}, new(1.0))
+		regrader.Spec.ID = fmt.Sprintf("x%d", n)
+		regrader.StartedAt = time.Unix(int64(n), 0)
+
+		records[n] = rollout.Regrade{
+			ID: regrader.Spec.ID, RolloutID: "r", StartedAt: regrader.StartedAt, Reward: new(float64(n)),
+		}
+
+		if _, err := regrader.Apply(t.Context(), &records[n]); err != nil {
+			t.Error(err)
+		}
+	}
+
+	for n := 1; n < regrades; n++ {
+		all.Go(func() { apply(n) })
+	}
+
+	all.Wait()
+	apply(0)
+
+	for _, key := range []string{store.ResultKey("r"), store.HeadKey("r")} {
+		var now rollout.Result
+		require.NoError(t, st.JSON(t.Context(), key, &now))
+		require.Equal(t, float64(regrades-1), *now.Reward, key)
+	}
+
+	require.True(t, records[regrades-1].Applied)
+	require.False(t, records[0].Applied)
+	require.Equal(t, "regrade x15 was asked for later and is the rollout's grade", records[0].NotApplied)
 }
 
 // All members of a group are regraded at the same time: its state has all of their grades.
