@@ -37,7 +37,9 @@ func (s *Store) Blobs(ctx context.Context, prefix string) iter.Seq2[Blob, error]
 			// in a folder a writer has renamed its unfinished file during the look
 			if again > 0 && err != nil && s.folder != "" && codeOf(err) == gcerrors.NotFound {
 				again--
+
 				all = s.bucket.List(&blob.ListOptions{Prefix: prefix})
+
 				continue
 			}
 
