@@ -21,45 +21,45 @@ type Blob struct {
 	At time.Time
 }
 
-// maxListAgain bounds how often a list of a folder begins again because of its writers.
-const maxListAgain = 100
+const (
+	// pageSize is the number of blobs that one request lists.
+	pageSize = 1000
+
+	// maxListTries bounds how often a page of a folder is listed because of its writers.
+	maxListTries = 100
+)
 
 // Blobs iterates over the blobs whose keys have the prefix, in the order of their keys. It ends after an error.
 func (s *Store) Blobs(ctx context.Context, prefix string) iter.Seq2[Blob, error] {
 	return func(yield func(Blob, error) bool) {
-		all, last, again := s.bucket.List(&blob.ListOptions{Prefix: prefix}), "", maxListAgain
-		for {
-			o, err := all.Next(ctx)
-			if errors.Is(err, io.EOF) {
-				return
-			}
-
-			// in a folder a writer has renamed its unfinished file during the look
-			if again > 0 && err != nil && s.folder != "" && codeOf(err) == gcerrors.NotFound {
-				again--
-
-				all = s.bucket.List(&blob.ListOptions{Prefix: prefix})
-
-				continue
-			}
-
+		for token := blob.FirstPageToken; len(token) > 0; {
+			page, next, err := s.listPage(ctx, prefix, token)
 			if err != nil {
 				yield(Blob{}, s.failed(ctx, err, "list", prefix))
 				return
 			}
 
-			// a writer is at work, or the list began again
-			if unfinished.MatchString(o.Key) || o.Key <= last {
-				continue
+			for _, o := range page {
+				if !unfinished.MatchString(o.Key) && !yield(Blob{Key: o.Key, Size: o.Size, At: o.ModTime}, nil) {
+					return
+				}
 			}
 
-			last = o.Key
-
-			if !yield(Blob{Key: o.Key, Size: o.Size, At: o.ModTime}, nil) {
-				return
-			}
+			token = next
 		}
 	}
+}
+
+// listPage lists one page. A folder's page fails while a writer renames its unfinished file, and is listed again.
+func (s *Store) listPage(ctx context.Context, prefix string, token []byte) (page []*blob.ListObject, next []byte, err error) {
+	for range maxListTries {
+		page, next, err = s.bucket.ListPage(ctx, token, pageSize, &blob.ListOptions{Prefix: prefix})
+		if err == nil || s.folder == "" || codeOf(err) != gcerrors.NotFound {
+			break
+		}
+	}
+
+	return page, next, err
 }
 
 // Keys iterates over the keys with the prefix, in order. It ends after an error.
