@@ -63,6 +63,6 @@ export function section(title, heads, rows) {
 
 /** table returns the head and the body of a table; a cell is text, a node, or {number}. */
 export function table(heads, rows) {
-  const cell = (tag) => (c) => (c && typeof c === "object" && "number" in c ? el(tag, { class: "number" }, String(c.number ?? "")) : el(tag, {}, c ?? ""));
+  const cell = (tag) => (c) => (c && typeof c === "object" && "number" in c ? el(tag, { class: "number" }, c.number?.nodeType ? c.number : String(c.number ?? "")) : el(tag, {}, c ?? ""));
   return [el("thead", {}, el("tr", {}, heads.map(cell("th")))), el("tbody", {}, rows.map((r) => el("tr", {}, r.map(cell("td")))))];
 }

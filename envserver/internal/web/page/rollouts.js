@@ -23,8 +23,15 @@ export async function list(query) {
   await keep(draw);
 }
 
-// wanted are the filters of the form.
+// wanted are the filters of the form, and the order, which the page's address has.
 const wanted = () => new URLSearchParams([...new FormData($("filter"))].filter(([, v]) => v !== ""));
+
+// asked are the filters as REST knows them.
+function asked() {
+  const query = wanted();
+  query.delete("sort");
+  return query;
+}
 
 // select opens the list with other filters, which its address has.
 function select(query) {
@@ -35,7 +42,7 @@ async function draw() {
   const rows = [];
   let cursor = "";
   for (let page = 0; page < pages; page++) {
-    const query = wanted();
+    const query = asked();
     if (cursor) query.set("cursor", cursor);
     const found = await get("rollouts?" + query);
     rows.push(...found.rollouts);
@@ -45,14 +52,49 @@ async function draw() {
   if (rows.some((r) => !r.outcome)) await describe(rows);
   complain("");
   $("counts").replaceChildren(...counts(rows));
-  const heads = ["Rollout", "Task", "Model", "Phase", "Outcome", { number: "Reward" }, { number: "Turns" }, { number: "Tokens" }, { number: "Time" }];
-  $("list").replaceChildren(...table(heads, rows.map(row)));
+  drawTable(rows);
   show("more", cursor !== "");
+}
+
+// drawTable shows the rows in the order of the form. The button that has the focus is drawn anew and gets it back.
+function drawTable(rows) {
+  const focused = document.activeElement?.dataset.sort;
+  const order = $("filter").elements.sort.value;
+  const heads = columns.map(({ name, key, number }) => {
+    const button = el("button", { type: "button", class: "sort", "data-sort": key, click: () => sortBy(key, rows) }, name);
+    return number ? { number: button } : button;
+  });
+  $("list").replaceChildren(...table(heads, sorted(rows, order).map(row)));
+  const chosen = $("list").querySelector(`[data-sort="${CSS.escape(order.replace("-", ""))}"]`);
+  chosen?.closest("th").setAttribute("aria-sort", order.startsWith("-") ? "descending" : "ascending");
+  if (focused) $("list").querySelector(`[data-sort="${focused}"]`).focus();
+}
+
+// sortBy orders the rows by a column: up, then down, then as the server lists them.
+function sortBy(key, rows) {
+  const field = $("filter").elements.sort;
+  field.value = { [key]: "-" + key, ["-" + key]: "" }[field.value] ?? key;
+  const query = wanted();
+  history.replaceState(null, "", "#/rollouts" + (query.size ? "?" + query : ""));
+  drawTable(rows);
+}
+
+// sorted returns the rows in an order such as "reward" or "-reward". Rows without the value are last in both.
+function sorted(rows, order) {
+  const down = order.startsWith("-");
+  const column = columns.find((c) => c.key === order.replace("-", ""));
+  if (!column) return rows;
+  const missing = (v) => v === undefined || v === null || v === "";
+  return rows.map((r) => [r, column.value(r)]).sort(([, a], [, b]) => {
+    if (missing(a) || missing(b)) return missing(a) - missing(b);
+    const by = typeof a === "number" ? a - b : String(a).localeCompare(String(b));
+    return down ? -by : by;
+  }).map(([r]) => r);
 }
 
 // describe adds to the rollouts that run what the list does not have of them: turns, and why they wait.
 async function describe(rows) {
-  const query = wanted();
+  const query = asked();
   query.set("status", "running");
   query.set("detail", "true");
   query.set("limit", "100");
@@ -64,16 +106,28 @@ async function describe(rows) {
 /** rolloutLink returns a link to a rollout's page. */
 export const rolloutLink = (id) => link("rollouts", id);
 
-function row(r) {
-  const end = r.finished_at ? Date.parse(r.finished_at) : Date.now();
-  return [
-    el("span", {}, rolloutLink(r.rollout_id), r.match ? el("small", { class: "match" }, visible(r.match)) : null), r.task_id, r.model, phase(r), outcome(r), { number: r.reward }, { number: r.turns },
-    { number: r.usage?.completion_tokens }, { number: seconds((end - Date.parse(r.started_at)) / 1000) },
-  ];
-}
+// lasted is how long a rollout has taken, in seconds.
+const lasted = (r) => ((r.finished_at ? Date.parse(r.finished_at) : Date.now()) - Date.parse(r.started_at)) / 1000;
+
+// The columns: the value sorts, the cell is shown if it is not the value.
+const columns = [
+  { name: "Rollout", key: "rollout", value: (r) => r.rollout_id, cell: (r) => el("span", {}, rolloutLink(r.rollout_id), r.match ? el("small", { class: "match" }, visible(r.match)) : null) },
+  { name: "Task", key: "task", value: (r) => r.task_id },
+  { name: "Model", key: "model", value: (r) => r.model },
+  { name: "Phase", key: "phase", value: (r) => r.phase, cell: phase },
+  { name: "Outcome", key: "outcome", value: (r) => r.outcome, cell: outcome },
+  { name: "Reward", key: "reward", number: true, value: (r) => r.reward },
+  { name: "Turns", key: "turns", number: true, value: (r) => r.turns },
+  { name: "Tokens", key: "tokens", number: true, value: (r) => r.usage?.completion_tokens },
+  { name: "Time", key: "time", number: true, value: lasted, cell: (r) => seconds(lasted(r)) },
+];
+
+const row = (r) => columns.map(({ number, value, cell = value }) => (number ? { number: cell(r) } : cell(r)));
 
 // phase is that of a rollout, and why it waits.
-const phase = (r) => el("span", {}, r.phase.replaceAll("_", " "), r.waiting ? el("small", { class: "match" }, "waiting: " + visible(r.waiting)) : null);
+function phase(r) {
+  return el("span", {}, r.phase.replaceAll("_", " "), r.waiting ? el("small", { class: "match" }, "waiting: " + visible(r.waiting)) : null);
+}
 
 // counts are the outcomes and rewards of the rollouts, each a button that selects them.
 function counts(rows) {
