@@ -255,7 +255,7 @@ func rootBesideVerifier(t *testing.T, h Harness) {
 	require.Zero(
 		t,
 		v.Bash(
-			"echo expected > /verifier/tests/answer && echo 0 > /tests/reward && echo 1 > /logs/verifier/reward.txt && echo mine > /tmp/mine && cat /verifier/logs/reward.txt",
+			"echo expected > /verifier/tests/answer && echo 0 > /tests/reward && echo 1 > /logs/verifier/reward.txt && echo mine > /tmp/mine && echo mine > /tmp/unnamed && cat /verifier/logs/reward.txt",
 		).ExitCode,
 	)
 
@@ -263,7 +263,9 @@ func rootBesideVerifier(t *testing.T, h Harness) {
 		"echo x > /usr/bin/diff", "rm /usr/bin/ls", "mv /usr /usr2", "echo x > /etc/ld.so.preload",
 		"chmod 777 /etc", "echo x > /srv/new", "rm /tests", "cat /verifier/tests/answer", "ls /verifier/logs",
 		"ls /verifier/home", "echo 1 > /verifier/logs/reward.txt", "ls /verifier/run",
-		"mv /verifier/logs /verifier/old", "rm /tmp/mine", "mv /tmp/mine /tmp/yours", "echo x > /tmp/mine",
+		"mv /verifier/logs /verifier/old", "rm /tmp/mine", "mv /tmp/mine /tmp/yours",
+		// a temporary file that a request names is handed over; this one is named by no request
+		"echo x > /t*/unnamed",
 		"echo x > /verifier/x", "chmod 777 /verifier/tests", "chmod 777 /tmp", "chown 1001:1001 /app/main",
 		"ps -e | grep -q sandboxd", "setpriv --reuid=1001 true", "kill -9 1",
 	} {
