@@ -33,8 +33,15 @@ func (r *route) auditLeaves(ctx context.Context) {
 	defer cancel()
 
 	leaves := r.forest.Leaves()
-	for _, leaf := range leaves[max(0, len(leaves)-maxLeaves):] {
-		r.report.conversations.WithLabelValues(r.Model.Label(), r.auditLeaf(ctx, leaf)).Inc()
+	slices.Reverse(leaves)
+
+	for n, leaf := range leaves {
+		result := auditSkipped
+		if n < maxLeaves {
+			result = r.auditLeaf(ctx, leaf)
+		}
+
+		r.report.conversations.WithLabelValues(r.Model.Label(), result).Inc()
 	}
 }
 
