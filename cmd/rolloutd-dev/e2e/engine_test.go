@@ -53,6 +53,8 @@ func TestEngineVLLM(t *testing.T) {
 	t.Run("weights under a reply", func(t *testing.T) { m.requireMarked(t, srv, e, "http://"+trainer) })
 	t.Run("abort", func(t *testing.T) { m.requireAborted(t, srv, e) })
 	t.Run("killed", func(t *testing.T) { m.requireSurvives(t, srv, e) })
+	t.Run("salt", func(t *testing.T) { m.requireSalted(t, srv, e, "http://"+trainer) })
+	t.Run("audit", func(t *testing.T) { m.requireAudited(t, srv, e, "http://"+trainer) })
 	e.kill()
 
 	raw := m.serve(t, "--max-model-len", "1024", "--return-tokens-as-token-ids")
