@@ -204,7 +204,7 @@ func (p *run) exhausted() bool {
 		return false
 	}
 
-	return p.known && p.enoughSteps() && !p.trainerHasFinished()
+	return p.known && p.enoughSteps()
 }
 
 // next is the place of the next group: a task to repeat, or the next one in the order.
