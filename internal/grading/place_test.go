@@ -324,6 +324,12 @@ for folder, _, names in os.walk("/tmp"):
     for name in names:
         try: sys.stdout.write(open(os.path.join(folder, name)).read())
         except OSError: pass
+END
+cat > spoil.py <<'END'
+import os
+print(open(os.environ["REPORT"]).read())
+try: open(os.environ["REPORT"], "w").write("passed")
+except OSError: pass
 END`
 		check = `import os, subprocess, sys, tempfile
 def run(*argv, **more): return subprocess.run(argv, capture_output=True, text=True, **more).stdout
@@ -342,6 +348,10 @@ with tempfile.TemporaryDirectory() as d, tempfile.NamedTemporaryFile("w") as sec
     assert run("./link") == "hi\n"
     assert "41" in run("python3", "spy.py"), "what was handed over"
     assert "secret" not in run("python3", "spy.py")
+    report = open(d + "/report", "w+"); os.chmod(d + "/report", 0o600)
+    report.write("failed"); report.flush()
+    said = run("python3", "spoil.py", env={**os.environ, "REPORT": d + "/report"})
+    assert said == "failed\n" and open(d + "/report").read() == "failed", said
 `
 	)
 

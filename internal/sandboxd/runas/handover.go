@@ -26,24 +26,36 @@ const (
 
 	mayUseFolder = 0o1007
 	mayUseFile   = 0o006
+	mayReadFile  = 0o004
 )
 
 // temporary finds paths below the temporary folders in a text, such as --in=/tmp/x or code.
 var temporary = regexp.MustCompile(`(?:/tmp|/var/tmp|/dev/shm)/[^\s"'` + "`" + `=:,;()<>|&]+`)
 
 // handOver lets the agent's user read and write the temporary files of this user that a request names, and those of its
-// folder. Files that it does not name keep their modes. What cannot be handed over is left: the program then says so.
+// folder. A file that a variable names it may only read: the check may export where it keeps its own results. Files that
+// nothing names keep their modes. What cannot be handed over is left: the program then says so.
 func handOver(r Request) {
 	left := maxHandedOver
+	use := func(fd int) { left = handOverEntry(fd, left) }
 
-	for _, text := range append(append([]string{r.Dir}, r.Argv...), r.Env...) {
+	for _, text := range append([]string{r.Dir}, r.Argv...) {
 		if !strings.HasPrefix(text, "/") && isBelowTemporary(r.Dir) {
 			text = filepath.Join(r.Dir, text) + " " + text
 		}
 
-		for _, at := range temporary.FindAllString(text, -1) {
-			left = handOverPath(filepath.Clean(at), left)
-		}
+		handOverNamed(text, use)
+	}
+
+	for _, variable := range r.Env {
+		handOverNamed(variable, show)
+	}
+}
+
+// handOverNamed hands over what a text names, each by the function.
+func handOverNamed(text string, hand func(fd int)) {
+	for _, at := range temporary.FindAllString(text, -1) {
+		handOverPath(filepath.Clean(at), hand)
 	}
 }
 
@@ -51,9 +63,9 @@ func isBelowTemporary(at string) bool {
 	return temporary.MatchString(at+"/") && temporary.FindString(at) == at
 }
 
-// handOverPath hands over what is at a path. Of the folders on the way, the last one may get new files. It follows no
-// link. It returns how many entries may still be handed over.
-func handOverPath(at string, left int) int {
+// handOverPath hands over what is at a path by the function. Of the folders on the way, the last one may get new files. It
+// follows no link.
+func handOverPath(at string, hand func(fd int)) {
 	for _, top := range temporaryFolders {
 		below, ok := strings.CutPrefix(at, top+"/")
 		if !ok {
@@ -62,7 +74,7 @@ func handOverPath(at string, left int) int {
 
 		folder, err := unix.Open(top, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 		if err != nil {
-			return left
+			return
 		}
 
 		parts := strings.Split(below, "/")
@@ -71,12 +83,12 @@ func handOverPath(at string, left int) int {
 			unix.Close(folder)
 
 			if folder = next; next < 0 {
-				return left
+				return
 			}
 
 			switch len(parts) - n {
 			case 1:
-				left = handOverEntry(folder, left)
+				hand(folder)
 			case 2:
 				allow(folder, mayAdd)
 			default:
@@ -86,11 +98,25 @@ func handOverPath(at string, left int) int {
 
 		unix.Close(folder)
 	}
-
-	return left
 }
 
-// handOverEntry hands over a file, or a folder with all that this user has in it.
+// show lets the agent's user read a file, or make files in a folder.
+func show(fd int) {
+	var st unix.Stat_t
+	if unix.Fstat(fd, &st) != nil {
+		return
+	}
+
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFREG:
+		allow(fd, mayReadFile)
+	case unix.S_IFDIR:
+		allow(fd, mayAdd)
+	}
+}
+
+// handOverEntry hands over a file, or a folder with all that this user has in it. It returns how many entries may still be
+// handed over.
 func handOverEntry(fd, left int) int {
 	var st unix.Stat_t
 	if left--; left < 0 || unix.Fstat(fd, &st) != nil {
