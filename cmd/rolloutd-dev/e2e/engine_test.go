@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/testkit/child"
 	"github.com/rolloutd/rolloutd/internal/testkit/pyclient"
 	"github.com/rolloutd/rolloutd/internal/trajectory/sequence"
 )
@@ -130,12 +131,10 @@ func (e *engine) start(t *testing.T, python pyclient.Python) {
 	cmd.Stdout, cmd.Stderr = log, log
 	// the engine has child processes, which kill must reach
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	require.NoError(t, cmd.Start())
-	e.cmd = cmd
-	ended := make(chan struct{})
-	// ends with the process, which kill ends
-	go func() { _ = cmd.Wait(); close(ended) }()
+	ended, err := child.Start(cmd, syscall.SIGTERM)
+	require.NoError(t, err)
 
+	e.cmd = cmd
 	e.test.Cleanup(func() { e.kill(); <-ended })
 	require.Eventually(t, func() bool {
 		resp, err := http.Get(e.url + "/health")

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rolloutd/rolloutd/internal/pool"
+	"github.com/rolloutd/rolloutd/internal/testkit/child"
 )
 
 // nomadAgent is a real Nomad: a server and a client in one process. Its state survives the process.
@@ -127,16 +128,14 @@ func (a *nomadAgent) start(t *testing.T) {
 	defer log.Close()
 
 	p := &process{
-		cmd:  exec.Command(os.Getenv("ROLLOUTD_TEST_NOMAD"), "agent", "-config", a.config),
-		done: make(chan struct{}),
-		log:  log.Name(),
+		cmd: exec.Command(os.Getenv("ROLLOUTD_TEST_NOMAD"), "agent", "-config", a.config),
+		log: log.Name(),
 	}
 	// clean finds its child processes by this variable
 	p.cmd.Stdout, p.cmd.Stderr, p.cmd.Env = log, log, append(environ(), "NOMAD_TEST_DATA="+a.data+"/")
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	require.NoError(t, p.cmd.Start())
-	// ends with the process, which stop ends
-	go func() { _ = p.cmd.Wait(); close(p.done) }()
+	p.done, err = child.Start(p.cmd, syscall.SIGINT)
+	require.NoError(t, err)
 
 	a.process = p
 

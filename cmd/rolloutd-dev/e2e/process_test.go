@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -19,12 +18,14 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/testkit/child"
 )
 
 // process is one running binary of rolloutd. It is stopped when the test ends.
 type process struct {
 	cmd  *exec.Cmd
-	done chan struct{}
+	done <-chan struct{}
 	log  string
 }
 
@@ -43,30 +44,13 @@ func startBinary(t testing.TB, env []string, path string, arg ...string) *proces
 
 	defer log.Close()
 
-	p := &process{cmd: exec.Command(path, arg...), done: make(chan struct{}), log: log.Name()}
+	p := &process{cmd: exec.Command(path, arg...), log: log.Name()}
 
 	p.cmd.Env = append(environ(), env...)
 	p.cmd.Stdout, p.cmd.Stderr = log, log
-	// a test binary that ends by its time limit cleans nothing up
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGINT}
 
-	started := make(chan error)
-
-	go func() {
-		defer close(p.done)
-		// the kernel means the thread that starts the process
-		runtime.LockOSThread()
-
-		err := p.cmd.Start()
-		started <- err
-
-		// ends with the process, which stop ends
-		if err == nil {
-			_ = p.cmd.Wait()
-		}
-	}()
-
-	require.NoError(t, <-started)
+	p.done, err = child.Start(p.cmd, syscall.SIGINT)
+	require.NoError(t, err)
 
 	t.Cleanup(func() {
 		p.stop(t)

@@ -8,12 +8,14 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/rolloutd/rolloutd/internal/producer"
+	"github.com/rolloutd/rolloutd/internal/testkit/child"
 )
 
 // The test runs the lines of README that lead from a task set to a trainer, and changes only the addresses.
@@ -107,12 +109,11 @@ func startTrainer(t *testing.T, srv *dev, line string) *trainerProcess {
 
 	defer log.Close()
 
-	p := &trainerProcess{&process{cmd: shell(t, srv, line), done: make(chan struct{}), log: log.Name()}}
+	p := &trainerProcess{&process{cmd: shell(t, srv, line), log: log.Name()}}
 	p.cmd.Stdout, p.cmd.Stderr = log, log
-	require.NoError(t, p.cmd.Start())
-	// ends with the process, which the test's context kills
-	go func() { _ = p.cmd.Wait(); close(p.done) }()
 
+	p.done, err = child.Start(p.cmd, syscall.SIGKILL)
+	require.NoError(t, err)
 	t.Cleanup(func() { <-p.done })
 
 	return p

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/testkit/child"
 )
 
 // patience bounds the start of a server.
@@ -20,7 +22,7 @@ const patience = 5 * time.Minute
 
 // Process is a program that ends with its test.
 type Process struct {
-	ended  chan struct{}
+	ended  <-chan struct{}
 	output output
 }
 
@@ -28,12 +30,13 @@ type Process struct {
 func Start(t testing.TB, cmd *exec.Cmd) *Process {
 	t.Helper()
 
-	p := &Process{ended: make(chan struct{})}
+	p := &Process{}
 	cmd.Stdout, cmd.Stderr = &p.output, &p.output
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	require.NoError(t, cmd.Start())
-	// it ends by SIGKILL
-	go func() { _ = cmd.Wait(); close(p.ended) }()
+
+	var err error
+
+	p.ended, err = child.Start(cmd, syscall.SIGKILL)
+	require.NoError(t, err)
 
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()

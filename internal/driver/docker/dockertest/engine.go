@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,6 +19,8 @@ import (
 
 	"github.com/moby/moby/client"
 	"golang.org/x/sys/unix"
+
+	"github.com/rolloutd/rolloutd/internal/testkit/child"
 )
 
 // Engine is a running daemon. Containers have no network: it makes no bridge and no firewall rules.
@@ -38,7 +39,7 @@ type Engine struct {
 	remap bool
 	cmd   *exec.Cmd
 	log   *syncBuffer
-	done  chan struct{}
+	done  <-chan struct{}
 }
 
 // patience bounds each wait for a daemon.
@@ -96,7 +97,7 @@ const remapped = `mount --bind "$0" /etc/subuid && mount --bind "$0" /etc/subgid
 
 // Run starts the daemon's process, which must not be running, and waits until it answers.
 func (e *Engine) Run(ctx context.Context) error {
-	e.log, e.done = &syncBuffer{}, make(chan struct{})
+	e.log = &syncBuffer{}
 	args := []string{
 		"--data-root",
 		filepath.Join(e.dir, "data"),
@@ -135,23 +136,9 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 
 	e.cmd.Stdout, e.cmd.Stderr = e.log, e.log
-	e.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
-	started := make(chan error)
-	// runs until the daemon ends; the starting thread must live as long, since its end sends the parent-death signal
-	go func() {
-		runtime.LockOSThread()
 
-		err := e.cmd.Start()
-		started <- err
-
-		if err == nil {
-			_ = e.cmd.Wait()
-		}
-
-		close(e.done)
-	}()
-
-	if err := <-started; err != nil {
+	var err error
+	if e.done, err = child.Start(e.cmd, syscall.SIGTERM); err != nil {
 		return err
 	}
 

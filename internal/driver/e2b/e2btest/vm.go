@@ -9,11 +9,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
 	"syscall"
+
+	"github.com/rolloutd/rolloutd/internal/testkit/child"
 )
 
 // script changes to the root file system of a machine, with cgroups (pairs of a folder here and its path
@@ -41,7 +42,7 @@ type vm struct {
 
 	// id of the first process on this machine
 	first  int
-	ended  chan struct{}
+	ended  <-chan struct{}
 	killed sync.Once
 }
 
@@ -54,7 +55,7 @@ func (s *Server) boot(ctx context.Context, id string) (*vm, error) {
 		return nil, fmt.Errorf("copy the template: %w: %s", err, out)
 	}
 
-	m := &vm{root: root, ended: make(chan struct{})}
+	m := &vm{root: root}
 	args := []string{
 		"--mount", "--pid", "--net", "--ipc", "--uts", "--fork", "--kill-child=KILL", "sh", "-c", script, root,
 	}
@@ -71,7 +72,6 @@ func (s *Server) boot(ctx context.Context, id string) (*vm, error) {
 	}
 
 	cmd := exec.Command("unshare", args...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 
 	var said bytes.Buffer
 
@@ -82,33 +82,17 @@ func (s *Server) boot(ctx context.Context, id string) (*vm, error) {
 		return nil, err
 	}
 
-	started := make(chan error, 1)
-	// runs until the machine ends; the starting thread must live as long, since its end sends the parent-death signal
-	go func() {
-		runtime.LockOSThread()
+	if m.ended, err = child.Start(cmd, syscall.SIGKILL); err != nil {
+		return nil, errors.Join(err, m.cgroups.remove())
+	}
 
-		err := cmd.Start()
-		started <- err
+	line, _ := bufio.NewReader(out).ReadString('\n')
+	if line != "ready\n" {
+		<-m.ended
 
-		if err == nil {
-			line, _ := bufio.NewReader(out).ReadString('\n')
-			if line == "ready\n" {
-				started <- nil
-			} else {
-				started <- errors.New("it did not boot")
-			}
+		err := fmt.Errorf("it did not boot: %s", strings.TrimSpace(said.String()))
 
-			_ = cmd.Wait()
-		}
-
-		close(m.ended)
-	}()
-	// started, ready
-	for range 2 {
-		if err := <-started; err != nil {
-			<-m.ended
-			return nil, fmt.Errorf("%w: %s", errors.Join(err, m.cgroups.remove()), strings.TrimSpace(said.String()))
-		}
+		return nil, errors.Join(err, m.cgroups.remove())
 	}
 
 	children, err := childrenOf(cmd.Process.Pid)
