@@ -238,6 +238,7 @@ func TestTraceInParts(t *testing.T) {
 		"turns/1/parts/0?offset=x": "offset: must be a whole number from 0",
 		"tokens?limit=0":           "limit: must be a whole number from 1 to 10000",
 		"tokens?subagents=all":     "subagents: must be drop or separate",
+		"tokens?summaries=all":     "summaries: must be drop or train",
 		"result?part=tail":         "part: must be all or head",
 	} {
 		status, _, out := r.do("GET", "/rollouts/r/"+path, "")

@@ -52,6 +52,7 @@ func TestTrajectoryIsRefused(t *testing.T) {
 	for query, want := range map[string]string{
 		"?format=parquet":          "must be jsonl, atropos or trl",
 		"?subagents=all":           "must be drop or separate",
+		"?summaries=all":           "must be drop or train",
 		"?sequences=two":           "must be one or all",
 		"?sub=1":                   "there is no such parameter",
 		"?format=jsonl&format=trl": "must be given once",

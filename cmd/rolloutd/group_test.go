@@ -169,9 +169,9 @@ func TestTrajectoryCommand(t *testing.T) {
 
 	env := map[string]string{"ROLLOUTD_SERVER": url}
 	for want, args := range map[string][]string{
-		"/rollouts/r1/trajectory?format=jsonl&subagents=drop":          {"r1"},
-		"/groups/g/trajectory?format=trl&subagents=separate":           {"g", "--group", "--format", "trl", "--subagents", "separate"},
-		"/groups/g/trajectory?format=trl&sequences=all&subagents=drop": {"g", "--group", "--format", "trl", "--sequences", "all"},
+		"/rollouts/r1/trajectory?format=jsonl&subagents=drop":                {"r1"},
+		"/groups/g/trajectory?format=trl&subagents=separate&summaries=train": {"g", "--group", "--format", "trl", "--subagents", "separate", "--summaries", "train"},
+		"/groups/g/trajectory?format=trl&sequences=all&subagents=drop":       {"g", "--group", "--format", "trl", "--sequences", "all"},
 	} {
 		code, out, errText := rolloutd(t.Context(), env, append([]string{"trajectory"}, args...)...)
 		require.Zero(t, code, errText)

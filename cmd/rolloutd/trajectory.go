@@ -24,6 +24,7 @@ func trajectoryCommand(s std) *cobra.Command {
 	cmd.Flags().
 		StringVar(&o.Each, "sequences", "", "all of each rollout, or one: that with the most tokens to train on (default: one for atropos and trl)")
 	cmd.Flags().StringVar(&o.Subagents, "subagents", "drop", "drop, or separate for sequences of subagents' turns, too")
+	cmd.Flags().StringVar(&o.Summaries, "summaries", "drop", "drop, or train for sequences of the calls that made summaries, too")
 	downloads(s, cmd, func(ctx context.Context, c *client.Client, of, id string, w io.Writer) error {
 		var sent counter
 

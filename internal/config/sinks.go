@@ -30,6 +30,9 @@ type Sink struct {
 	// "drop" (default) or "separate"
 	Subagents string `yaml:"subagents"`
 
+	// "drop" (default) or "train"
+	Summaries string `yaml:"summaries"`
+
 	// Of the kinds atropos, trainer_api and pull.
 	URL string `yaml:"url"`
 
@@ -119,6 +122,7 @@ func (s Sink) validate(p *problems, path string) {
 	)
 	p.oneOf(path+".sequences", s.Sequences, "", "one", "all")
 	p.oneOf(path+".subagents", s.Subagents, "", "drop", "separate")
+	p.oneOf(path+".summaries", s.Summaries, "", "drop", "train")
 	p.oneOf(path+".format", s.Format, "", "jsonl", "parquet")
 
 	switch s.Kind {

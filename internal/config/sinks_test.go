@@ -25,7 +25,7 @@ func TestSinks(t *testing.T) {
 		"none": {},
 		"own":  {Kind: "trainer_api", URL: "trainer:8001"},
 		"far":  {Kind: "atropos", URL: "http://trainer:8000", GroupSize: 8},
-		"disk": {Kind: "files", Format: "csv", ShardGroups: -1, Sequences: "two", Subagents: "keep"},
+		"disk": {Kind: "files", Format: "csv", ShardGroups: -1, Sequences: "two", Subagents: "keep", Summaries: "all"},
 	}
 
 	err = c.Validate()
@@ -33,6 +33,7 @@ func TestSinks(t *testing.T) {
 		"sinks.a/b: sink: must be 1 to 40 letters", "sinks.none.kind: must be ", "sinks.disk.path: must be the path of a folder", `sinks.disk.format: must be jsonl or parquet, got "csv"`,
 		"sinks.own.url: must be an http:// or https:// URL", "sinks.own.group_size: must be ", "sinks.far.max_token_length: must be ",
 		"sinks.disk.shard_groups: must be 0 (the default, 1) or more", `sinks.disk.sequences: must be one or all, got "two"`, `sinks.disk.subagents: must be drop or separate, got "keep"`,
+		`sinks.disk.summaries: must be drop or train, got "all"`,
 	} {
 		require.ErrorContains(t, err, text)
 	}

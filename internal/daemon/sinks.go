@@ -37,10 +37,13 @@ func openSinks(all map[string]config.Sink, o sinkOptions) (map[string]delivery.N
 		}
 
 		out[name] = delivery.Named{
-			Sink:      s,
-			Partial:   c.Partial,
-			One:       c.OneSequence(),
-			Subagents: sequence.Subagents(c.Subagents),
+			Sink:    s,
+			Partial: c.Partial,
+			One:     c.OneSequence(),
+			Choice: sequence.Choice{
+				Subagents: sequence.Subagents(c.Subagents),
+				Summaries: sequence.Summaries(c.Summaries),
+			},
 		}
 	}
 

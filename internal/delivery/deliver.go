@@ -24,8 +24,8 @@ type Named struct {
 	// One delivers only the sequence of each rollout with the most tokens to train on, for trainers that
 	// count sequences as rollouts.
 	One bool
-	// Subagents selects how turns of subagents are delivered; "" is sequence.DropSubagents.
-	Subagents sequence.Subagents
+	// Choice selects what is delivered besides the agent's own conversation.
+	Choice sequence.Choice
 }
 
 // Deliverer delivers groups from the store to sinks. It is safe for concurrent use.

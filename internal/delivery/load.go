@@ -22,7 +22,7 @@ func (r reader) load(ctx context.Context, g *Group, s Named) error {
 	room := sequence.MaxTokens
 
 	for _, sibling := range siblings {
-		t, err := r.trajectory(ctx, sibling.RolloutID, s.Subagents)
+		t, err := r.trajectory(ctx, sibling.RolloutID, s.Choice)
 		if err != nil {
 			return err
 		}
@@ -76,7 +76,7 @@ func (g *Group) check(partial bool, rewarded int) error {
 	return fault.New(fault.Conflict, "%s", why)
 }
 
-func (r reader) trajectory(ctx context.Context, id string, subagents sequence.Subagents) (sequence.Trajectory, error) {
+func (r reader) trajectory(ctx context.Context, id string, choice sequence.Choice) (sequence.Trajectory, error) {
 	var head rollout.Result
 	if err := r.store.JSON(ctx, store.HeadKey(id), &head); err != nil {
 		return sequence.Trajectory{}, fault.Wrap(fault.Unavailable, err, "result of rollout %s", id)
@@ -93,7 +93,7 @@ func (r reader) trajectory(ctx context.Context, id string, subagents sequence.Su
 	}
 	defer lines.Close()
 
-	t, err := sequence.Read(lines, subagents)
+	t, err := sequence.Read(lines, choice)
 	if err != nil {
 		return t, fault.Wrap(unreadable(err), err, "trace of rollout %s", id)
 	}

@@ -257,7 +257,7 @@ func (s *talk) words(t *testing.T) (words []string, sequences []sequence.Sequenc
 		words = append(words, word)
 	}
 
-	built, err := sequence.Build(turns, "")
+	built, err := sequence.Build(turns, sequence.Choice{})
 	require.NoError(t, err)
 
 	return words, built.Sequences

@@ -99,7 +99,7 @@ func TestConversationsAreAuditedAtTheEnd(t *testing.T) {
 					}
 				}
 
-				built, err := sequence.Build(turns, "")
+				built, err := sequence.Build(turns, sequence.Choice{})
 				require.NoError(t, err)
 				require.Len(t, built.Sequences, 1)
 				require.ElementsMatch(t, one.flaws, turns[3].Flaws)

@@ -21,7 +21,7 @@ type Mark struct {
 // Export writes all turns as JSON lines of rollout.Turn, in the order in which their calls began. One
 // record is in memory at a time, besides the ids of each lineage's latest. If unfit has a reason against
 // training, no turn is trained on, and the reason is a flaw of the turns that otherwise would be. An
-// evaluation is a flaw of a subagent's turns in the same way. marks are those of audited turns, by
+// evaluation is a flaw of the turns of subagents and of summaries in the same way. marks are those of audited turns, by
 // number.
 func Export(l *trace.Log, w io.Writer, unfit string, marks map[int][]Mark) error {
 	lineages, summarised := chain{}, summarized{}

@@ -11,8 +11,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/trajectory/sequence"
 )
 
-// A reason not to train on a rollout also applies to the turns of its subagents.
-func TestSubagentsOfUnfitRollouts(t *testing.T) {
+// A reason not to train on a rollout also applies to the turns of its subagents, and to summaries.
+func TestApartTurnsOfUnfitRollouts(t *testing.T) {
 	t.Parallel()
 
 	for name, c := range map[string]struct {
@@ -20,19 +20,24 @@ func TestSubagentsOfUnfitRollouts(t *testing.T) {
 		eval    bool
 		trained int
 	}{
-		"fit": {trained: 2}, "raw log probabilities": {unfit: "raw"}, "evaluation": {eval: true},
+		"fit": {trained: 4}, "raw log probabilities": {unfit: "raw"}, "evaluation": {eval: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			l := openLog(t)
-			r := turnRecord(1, "a")
-			r.Kind, r.Lineage, r.Eval = rollout.KindSubagent, "ses_1/ses_2", c.eval
-			require.NoError(t, l.Append(r))
-			require.NoError(t, l.Delivered(1))
+
+			for n, kind := range []rollout.TurnKind{rollout.KindSubagent, rollout.KindSummary} {
+				r := turnRecord(n+1, string(kind))
+				r.Kind, r.Lineage, r.Eval = kind, "ses_1/"+string(kind), c.eval
+				require.NoError(t, l.Append(r))
+				require.NoError(t, l.Delivered(n+1))
+			}
 
 			var lines bytes.Buffer
 			require.NoError(t, trajectory.Export(l, &lines, c.unfit, nil))
-			got, err := sequence.Read(&lines, sequence.SeparateSubagents)
+			got, err := sequence.Read(&lines, sequence.Choice{
+				Subagents: sequence.SeparateSubagents, Summaries: sequence.TrainSummaries,
+			})
 			require.NoError(t, err)
 			require.Equal(t, c.trained, got.Trained())
 		})

@@ -227,9 +227,9 @@ def test_a_group_has_a_row_for_each_rollout(server: Server) -> None:
     server.on("GET /groups/g/trajectory", Answer(200, json.dumps(line).encode() + b"\n"), Answer(200, {"rewards": [1]}))
     with Client(server.url) as c:
         (row,) = c.groups.trajectory("g", sequences="one")
-        assert c.groups.shaped("g", "trl") == {"rewards": [1]}
+        assert c.groups.shaped("g", "trl", summaries="train") == {"rewards": [1]}
     assert (row.group_key, row.advantage, row.centred_advantage) == ("g-1f", 1.0, 0.5)
-    assert [s.path.partition("?")[2] for s in server.seen] == ["format=jsonl&subagents=drop&sequences=one", "format=trl&subagents=drop&sequences=one"]
+    assert [s.path.partition("?")[2] for s in server.seen] == ["format=jsonl&subagents=drop&sequences=one", "format=trl&subagents=drop&summaries=train&sequences=one"]
 
 
 def test_async_client(server: Server) -> None:

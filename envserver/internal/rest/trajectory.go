@@ -34,6 +34,7 @@ const (
 type trajectoryQuery struct {
 	Format    string `query:"format" enum:"jsonl,atropos,trl" default:"jsonl" description:"jsonl: a line per sequence; atropos: a scored group of Atropos' trainer API; trl: the return value of a TRL rollout_func"`
 	Subagents string `query:"subagents" enum:"drop,separate" default:"drop" description:"separate: also return sequences of subagents' turns; drop: leave them out"`
+	Summaries string `query:"summaries" enum:"drop,train" default:"drop" description:"train: also return a sequence, of branch auxiliary, of each call that replaced the conversation with a summary; drop: leave them out"`
 	Sequences string `query:"sequences" enum:"one,all" description:"one: for each rollout, the sequence with the most trainable tokens; all: every sequence. Default: one for atropos and trl, all for jsonl"`
 }
 
@@ -203,14 +204,14 @@ func writeSequences(w io.Writer, done []rollout.State, all []formats.Scored) err
 
 // choice selects sequences of a rollout.
 type choice struct {
-	subagents sequence.Subagents
-	one       bool
+	sequence.Choice
+	one bool
 }
 
 // choiceOf returns the choice of a query. Trainers count rows as rollouts, so their formats have one sequence of each
 // by default.
 func choiceOf(q url.Values, format string) (choice, error) {
-	c := choice{subagents: sequence.Subagents(q.Get("subagents"))}
+	c := choice{Choice: sequenceChoice(q)}
 	switch sequences := q.Get("sequences"); sequences {
 	case "":
 		c.one = format != sequenceLines
@@ -223,13 +224,21 @@ func choiceOf(q url.Values, format string) (choice, error) {
 	return c, nil
 }
 
+// sequenceChoice returns the values of a query unchecked.
+func sequenceChoice(q url.Values) sequence.Choice {
+	return sequence.Choice{
+		Subagents: sequence.Subagents(q.Get("subagents")),
+		Summaries: sequence.Summaries(q.Get("summaries")),
+	}
+}
+
 // scored builds the trajectory of each rollout. All are in memory together, within the bound of one.
 func (a *API) scored(ctx context.Context, done []rollout.State, choice choice) ([]formats.Scored, error) {
 	all := make([]formats.Scored, 0, len(done))
 	room := sequence.MaxTokens
 
 	for _, state := range done {
-		t, err := a.trajectory(ctx, state.ID, choice.subagents)
+		t, err := a.trajectory(ctx, state.ID, choice.Choice)
 		if err != nil {
 			return nil, err
 		}
@@ -252,14 +261,14 @@ func (a *API) scored(ctx context.Context, done []rollout.State, choice choice) (
 	return all, nil
 }
 
-func (a *API) trajectory(ctx context.Context, id string, subagents sequence.Subagents) (sequence.Trajectory, error) {
+func (a *API) trajectory(ctx context.Context, id string, choice sequence.Choice) (sequence.Trajectory, error) {
 	lines, err := a.Rollouts.Open(ctx, id, "trace")
 	if err != nil {
 		return sequence.Trajectory{}, err
 	}
 	defer lines.Close()
 
-	t, err := sequence.Read(lines, subagents)
+	t, err := sequence.Read(lines, choice)
 
 	return t, fault.Wrap(fault.KindOf(err), err, "rollout %s", id)
 }

@@ -37,6 +37,7 @@ type tokensRequest struct {
 	Start     int    `query:"start" minimum:"0" default:"0" description:"index of the first token"`
 	Limit     int    `query:"limit" minimum:"1" maximum:"10000" default:"2000" description:"largest number of tokens"`
 	Subagents string `query:"subagents" enum:"drop,separate" default:"drop" description:"separate: also return sequences of subagents' turns; drop: leave them out"`
+	Summaries string `query:"summaries" enum:"drop,train" default:"drop" description:"train: also return a sequence, of branch auxiliary, of each call that replaced the conversation with a summary; drop: leave them out"`
 }
 
 // turnRoutes returns the routes that read a trace in parts, for people.
@@ -129,12 +130,12 @@ func (a *API) getTokens(w http.ResponseWriter, r *http.Request) {
 		*p.into = n
 	}
 
-	subagents := sequence.Subagents(q.Get("subagents"))
+	choice := sequenceChoice(q)
 
 	a.answerIndex(w, r, exports.Sequences, func(i *traceindex.Index) (any, error) {
-		view, err := i.Tokens(subagents, window)
-		if errors.Is(err, traceindex.ErrNoSubagents) {
-			return a.readTokens(r, subagents, window)
+		view, err := i.Tokens(choice, window)
+		if errors.Is(err, traceindex.ErrOtherChoice) {
+			return a.readTokens(r, choice, window)
 		}
 
 		return view, err
@@ -160,14 +161,14 @@ func wholeNumber(q url.Values, name string, fallback, lo, hi int) (int, error) {
 }
 
 // readTokens makes a view of the whole trace.
-func (a *API) readTokens(r *http.Request, subagents sequence.Subagents, w tokens.Window) (tokens.View, error) {
+func (a *API) readTokens(r *http.Request, choice sequence.Choice, w tokens.Window) (tokens.View, error) {
 	lines, err := a.Rollouts.Open(r.Context(), chi.URLParam(r, "id"), "trace")
 	if err != nil {
 		return tokens.View{}, err
 	}
 	defer lines.Close()
 
-	return tokens.Read(lines, subagents, w)
+	return tokens.Read(lines, choice, w)
 }
 
 // answerIndex answers with what read makes of the index of a finished rollout's trace, within the memory of an export.

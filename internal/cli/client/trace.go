@@ -87,6 +87,9 @@ type Sequences struct {
 	// drop or separate
 	Subagents string
 
+	// drop or train
+	Summaries string
+
 	// one or all of each rollout; "": one for trainers' formats
 	Each string
 }
@@ -94,6 +97,11 @@ type Sequences struct {
 // Trajectory writes the training sequences of a rollout or a group ("rollouts", "groups") that is done to w.
 func (c *Client) Trajectory(ctx context.Context, of, id string, o Sequences, w io.Writer) error {
 	query := url.Values{"format": {o.Format}, "subagents": {o.Subagents}}
+	// An earlier server refuses parameters that it does not know.
+	if o.Summaries != "drop" {
+		query.Set("summaries", o.Summaries)
+	}
+
 	if o.Each != "" {
 		query.Set("sequences", o.Each)
 	}

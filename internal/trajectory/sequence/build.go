@@ -18,11 +18,44 @@ const (
 	SeparateSubagents Subagents = "separate"
 )
 
+// Summaries selects how the calls are used by which an agent replaces its conversation with a summary. What the agent
+// does after one is a sequence in both cases.
+type Summaries string
+
+const (
+	// DropSummaries leaves them out: they are no steps of the task.
+	DropSummaries Summaries = "drop"
+	// TrainSummaries makes a sequence of each, to train on: what follows it depends on the summary.
+	TrainSummaries Summaries = "train"
+)
+
+// Choice selects which turns have sequences besides those of the agent's own conversation. The zero value drops them.
+type Choice struct {
+	Subagents Subagents
+	Summaries Summaries
+}
+
+// Check returns a fault.Invalid if a value is unknown.
+func (c Choice) Check() error {
+	switch c.Subagents {
+	case "", DropSubagents, SeparateSubagents:
+	default:
+		return fault.Field("subagents", "must be %s or %s, got %q", DropSubagents, SeparateSubagents, c.Subagents)
+	}
+
+	switch c.Summaries {
+	case "", DropSummaries, TrainSummaries:
+		return nil
+	default:
+		return fault.Field("summaries", "must be %s or %s, got %q", DropSummaries, TrainSummaries, c.Summaries)
+	}
+}
+
 // Builder makes sequences from turns, which are added in the order in which their calls began. It keeps the
 // sequences but not the turns.
 type Builder struct {
-	subagents Subagents
-	done      Trajectory
+	choice Choice
+	done   Trajectory
 
 	// lineage → index of its newest sequence
 	open map[string]int
@@ -31,22 +64,18 @@ type Builder struct {
 	tokens int
 }
 
-// NewBuilder makes a Builder; subagents "" is DropSubagents.
-func NewBuilder(subagents Subagents) (*Builder, error) {
-	if subagents == "" {
-		subagents = DropSubagents
+// NewBuilder makes a Builder. Its error is that of Choice.Check.
+func NewBuilder(choice Choice) (*Builder, error) {
+	if err := choice.Check(); err != nil {
+		return nil, err
 	}
 
-	if subagents != DropSubagents && subagents != SeparateSubagents {
-		return nil, fault.Field("subagents", "must be %s or %s, got %q", DropSubagents, SeparateSubagents, subagents)
-	}
-
-	return &Builder{subagents: subagents, open: map[string]int{}, done: Trajectory{Skipped: map[Skip]int{}}}, nil
+	return &Builder{choice: choice, open: map[string]int{}, done: Trajectory{Skipped: map[Skip]int{}}}, nil
 }
 
 // Build returns the trajectory of all turns of a rollout.
-func Build(turns []rollout.Turn, subagents Subagents) (Trajectory, error) {
-	b, err := NewBuilder(subagents)
+func Build(turns []rollout.Turn, choice Choice) (Trajectory, error) {
+	b, err := NewBuilder(choice)
 	if err != nil {
 		return Trajectory{}, err
 	}
@@ -101,11 +130,13 @@ func (b *Builder) Trajectory() Trajectory {
 // skip returns the reason why a turn is in no sequence; "" if it is in one.
 func (b *Builder) skip(t *rollout.Turn) Skip {
 	switch {
-	case t.Kind == rollout.KindTitle, t.Kind == rollout.KindSummary:
+	case t.Kind == rollout.KindTitle:
 		return SkipAuxiliary
+	case t.Kind == rollout.KindSummary && b.choice.Summaries != TrainSummaries:
+		return SkipSummary
 	case t.Kind == rollout.KindForeign:
 		return SkipForeign
-	case t.Kind == rollout.KindSubagent && b.subagents == DropSubagents:
+	case t.Kind == rollout.KindSubagent && b.choice.Subagents != SeparateSubagents:
 		return SkipSubagent
 	case t.Broken != "":
 		return SkipBroken
@@ -118,8 +149,12 @@ func (b *Builder) skip(t *rollout.Turn) Skip {
 	return ""
 }
 
-// sequenceFor finds the sequence that the turn continues, or begins one.
+// sequenceFor finds the sequence that the turn continues, or begins one. A summary is a conversation of one call.
 func (b *Builder) sequenceFor(t *rollout.Turn) *Sequence {
+	if t.Kind == rollout.KindSummary {
+		return b.begin(t)
+	}
+
 	if i, ok := b.open[t.Lineage]; ok {
 		s := &b.done.Sequences[i]
 
@@ -135,6 +170,12 @@ func (b *Builder) sequenceFor(t *rollout.Turn) *Sequence {
 	}
 
 	b.open[t.Lineage] = len(b.done.Sequences)
+
+	return b.begin(t)
+}
+
+// begin adds a sequence, which begins with the turn.
+func (b *Builder) begin(t *rollout.Turn) *Sequence {
 	b.done.Sequences = append(b.done.Sequences, Sequence{Lineage: t.Lineage, Branch: t.Branch, End: EndOfTrace})
 
 	return &b.done.Sequences[len(b.done.Sequences)-1]

@@ -42,7 +42,7 @@ func with(t rollout.Turn, edit func(*rollout.Turn)) rollout.Turn {
 
 type ids = []int32
 
-func build(t *testing.T, choice sequence.Subagents, turns ...rollout.Turn) sequence.Trajectory {
+func build(t *testing.T, choice sequence.Choice, turns ...rollout.Turn) sequence.Trajectory {
 	t.Helper()
 
 	out, err := sequence.Build(turns, choice)
@@ -55,7 +55,7 @@ func build(t *testing.T, choice sequence.Subagents, turns ...rollout.Turn) seque
 // tokens between them are not.
 func TestTurnsJoinOnAnExactPrefix(t *testing.T) {
 	t.Parallel()
-	got := build(t, "", sampled(1, ids{1, 2}, ids{3, 4}), sampled(2, ids{1, 2, 3, 4, 5, 6}, ids{7}))
+	got := build(t, sequence.Choice{}, sampled(1, ids{1, 2}, ids{3, 4}), sampled(2, ids{1, 2, 3, 4, 5, 6}, ids{7}))
 	half := 0.5
 	require.Equal(t, []sequence.Sequence{{
 		Lineage: "a", Branch: rollout.BranchRoot, End: sequence.EndOfTrace,
@@ -75,7 +75,7 @@ func TestSequenceEndsAtAPrefixBreak(t *testing.T) {
 	t.Parallel()
 	got := build(
 		t,
-		"",
+		sequence.Choice{},
 		sampled(1, ids{1, 2}, ids{3, 4}),
 		sampled(2, ids{1, 2, 3, 9, 5}, ids{7}),
 		sampled(3, ids{1, 2, 3, 9, 5, 7, 8}, ids{10}),
@@ -90,7 +90,7 @@ func TestSequenceEndsAtAPrefixBreak(t *testing.T) {
 func TestSequenceEndsAtACompaction(t *testing.T) {
 	t.Parallel()
 	after := with(sampled(3, ids{1, 8}, ids{9}), func(t *rollout.Turn) { t.Branch = rollout.BranchCompacted })
-	got := build(t, "", sampled(1, ids{1, 2}, ids{3}), after)
+	got := build(t, sequence.Choice{}, sampled(1, ids{1, 2}, ids{3}), after)
 	require.Equal(t, sequence.EndCompacted, got.Sequences[0].End)
 	require.Equal(t, rollout.BranchCompacted, got.Sequences[1].Branch)
 }
@@ -101,6 +101,7 @@ func TestSkippedTurns(t *testing.T) {
 
 	cases := map[sequence.Skip]func(*rollout.Turn){
 		sequence.SkipAuxiliary:   func(t *rollout.Turn) { t.Kind, t.Train = rollout.KindTitle, false },
+		sequence.SkipSummary:     func(t *rollout.Turn) { t.Kind, t.Train = rollout.KindSummary, false },
 		sequence.SkipForeign:     func(t *rollout.Turn) { t.Kind, t.Train = rollout.KindForeign, false },
 		sequence.SkipSubagent:    func(t *rollout.Turn) { t.Kind, t.Train, t.Lineage = rollout.KindSubagent, false, "a/b" },
 		sequence.SkipUndelivered: func(t *rollout.Turn) { t.Delivered, t.Train = false, false },
@@ -112,7 +113,7 @@ func TestSkippedTurns(t *testing.T) {
 			t.Parallel()
 
 			odd := with(sampled(2, ids{50}, ids{51}), edit)
-			got := build(t, "", sampled(1, ids{1, 2}, ids{3}), odd, sampled(3, ids{1, 2, 3, 4}, ids{5}))
+			got := build(t, sequence.Choice{}, sampled(1, ids{1, 2}, ids{3}), odd, sampled(3, ids{1, 2, 3, 4}, ids{5}))
 			require.Len(t, got.Sequences, 1)
 			require.Equal(t, ids{1, 2, 3, 4, 5}, got.Sequences[0].TokenIDs)
 			require.Equal(t, map[sequence.Skip]int{why: 1}, got.Skipped)
@@ -125,7 +126,7 @@ func TestSkippedTurns(t *testing.T) {
 func TestUntrainedTurnIsMasked(t *testing.T) {
 	t.Parallel()
 	odd := with(sampled(2, ids{1, 2, 3, 4}, ids{5}), func(t *rollout.Turn) { t.Train, t.PerTokenLogps = false, nil })
-	got := build(t, "", sampled(1, ids{1, 2}, ids{3}), odd, sampled(3, ids{1, 2, 3, 4, 5, 6}, ids{7}))
+	got := build(t, sequence.Choice{}, sampled(1, ids{1, 2}, ids{3}), odd, sampled(3, ids{1, 2, 3, 4, 5, 6}, ids{7}))
 	require.Len(t, got.Sequences, 1)
 	require.Equal(t, sequence.Mask{0, 0, 1, 0, 0, 0, 1}, got.Sequences[0].LossMask)
 	require.False(t, got.Sequences[0].Spans[1].Train)
@@ -136,16 +137,47 @@ func TestSubagentsAreSeparate(t *testing.T) {
 	sub := with(sampled(2, ids{20}, ids{21, 22}), func(t *rollout.Turn) {
 		t.Kind, t.Train, t.Lineage, t.Branch = rollout.KindSubagent, false, "a/b", rollout.BranchSubagent
 	})
-	got := build(t, sequence.SeparateSubagents, sampled(1, ids{1}, ids{3}), sub, sampled(3, ids{1, 3, 4}, ids{5}))
+	got := build(t, sequence.Choice{Subagents: sequence.SeparateSubagents}, sampled(1, ids{1}, ids{3}), sub, sampled(3, ids{1, 3, 4}, ids{5}))
 	require.Len(t, got.Sequences, 2)
 	require.Equal(t, "a/b", got.Sequences[1].Lineage)
 	require.Equal(t, 2, got.Sequences[1].Trained())
 	flawed := with(sub, func(t *rollout.Turn) { t.Flaws = []string{"unknown"} })
-	untrained := build(t, sequence.SeparateSubagents, flawed)
+	untrained := build(t, sequence.Choice{Subagents: sequence.SeparateSubagents}, flawed)
 	require.Zero(t, untrained.Trained())
 
-	_, err := sequence.Build(nil, "all")
+	_, err := sequence.Build(nil, sequence.Choice{Subagents: "all"})
 	require.True(t, fault.Is(err, fault.Invalid))
+}
+
+// A summary is a sequence of its own by choice. The conversation before and after it is the same in both cases.
+func TestSummariesAreTrainedByChoice(t *testing.T) {
+	t.Parallel()
+
+	summary := with(sampled(2, ids{1, 2, 3, 7}, ids{8, 9}), func(t *rollout.Turn) {
+		t.Kind, t.Train, t.Branch = rollout.KindSummary, false, rollout.BranchAuxiliary
+	})
+	after := with(sampled(3, ids{1, 8, 9}, ids{4}), func(t *rollout.Turn) { t.Branch = rollout.BranchCompacted })
+	turns := []rollout.Turn{sampled(1, ids{1, 2}, ids{3}), summary, after, sampled(4, ids{1, 8, 9, 4, 6}, ids{5})}
+
+	dropped := build(t, sequence.Choice{}, turns...)
+	require.Equal(t, map[sequence.Skip]int{sequence.SkipSummary: 1}, dropped.Skipped)
+
+	trained := build(t, sequence.Choice{Summaries: sequence.TrainSummaries}, turns...)
+	require.Empty(t, trained.Skipped)
+	require.Len(t, trained.Sequences, 3)
+
+	own := trained.Sequences[1]
+	require.Equal(t, rollout.BranchAuxiliary, own.Branch)
+	require.Equal(t, ids{1, 2, 3, 7, 8, 9}, own.TokenIDs)
+	require.Equal(t, sequence.Mask{0, 0, 0, 0, 1, 1}, own.LossMask)
+	require.Equal(t, dropped.Sequences, []sequence.Sequence{trained.Sequences[0], trained.Sequences[2]})
+
+	lost := with(summary, func(t *rollout.Turn) { t.Delivered = false })
+	without := build(t, sequence.Choice{Summaries: sequence.TrainSummaries}, turns[0], lost)
+	require.Equal(t, map[sequence.Skip]int{sequence.SkipUndelivered: 1}, without.Skipped)
+
+	_, err := sequence.Build(nil, sequence.Choice{Summaries: "keep"})
+	require.ErrorContains(t, err, `summaries: must be drop or train, got "keep"`)
 }
 
 func TestMarksOfSpans(t *testing.T) {
@@ -153,7 +185,7 @@ func TestMarksOfSpans(t *testing.T) {
 	cut := with(sampled(1, ids{1}, ids{2, 3}), func(t *rollout.Turn) { t.FinishReason = "length" })
 	got := build(
 		t,
-		"",
+		sequence.Choice{},
 		cut,
 		sampled(2, ids{1, 2, 3, 3, 4}, ids{5, 9}),
 		sampled(3, ids{1, 2, 3, 3, 4, 5, 9, 9, 6}, ids{7}),
@@ -168,14 +200,14 @@ func TestMarksOfSpans(t *testing.T) {
 func TestUnequalListsAreRefused(t *testing.T) {
 	t.Parallel()
 	short := with(sampled(4, ids{1}, ids{2, 3}), func(t *rollout.Turn) { t.PerTokenLogps = t.PerTokenLogps[:1] })
-	_, err := sequence.Build([]rollout.Turn{short}, "")
+	_, err := sequence.Build([]rollout.Turn{short}, sequence.Choice{})
 	require.True(t, fault.Is(err, fault.Invalid))
 	require.ErrorContains(t, err, "turn 4 must have one logprob per token id, got 2 ids and 1 logprobs")
 }
 
 func TestNothingToTrainOn(t *testing.T) {
 	t.Parallel()
-	got := build(t, "")
+	got := build(t, sequence.Choice{})
 	require.Zero(t, got.Trained())
 	out, err := json.Marshal(got)
 	require.NoError(t, err)
@@ -194,11 +226,11 @@ func TestReadATrace(t *testing.T) {
 		require.NoError(t, enc.Encode(turn))
 	}
 
-	got, err := sequence.Read(bytes.NewReader(lines.Bytes()), "")
+	got, err := sequence.Read(bytes.NewReader(lines.Bytes()), sequence.Choice{})
 	require.NoError(t, err)
-	require.Equal(t, build(t, "", turns...), got)
+	require.Equal(t, build(t, sequence.Choice{}, turns...), got)
 
-	_, err = sequence.Read(io.MultiReader(&lines, strings.NewReader("{")), "")
+	_, err = sequence.Read(io.MultiReader(&lines, strings.NewReader("{")), sequence.Choice{})
 	require.ErrorContains(t, err, "trace after 2 turns")
 }
 
@@ -214,7 +246,7 @@ func TestReadIsBounded(t *testing.T) {
 		}
 	}()
 
-	_, err := sequence.Read(read, "")
+	_, err := sequence.Read(read, sequence.Choice{})
 	require.NoError(t, read.Close())
 	require.True(t, fault.Is(err, fault.Exhausted))
 }
@@ -238,7 +270,7 @@ func BenchmarkBuild(b *testing.B) {
 	b.ReportAllocs()
 
 	for b.Loop() {
-		got, err := sequence.Build(list, "")
+		got, err := sequence.Build(list, sequence.Choice{})
 		require.NoError(b, err)
 		require.Len(b, got.Sequences, 1)
 	}

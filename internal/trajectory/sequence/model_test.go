@@ -22,28 +22,34 @@ type piece struct {
 
 // modelOf applies the rules of docs/training.md in a simple way: it compares each prompt with the whole
 // newest sequence of its lineage. It returns the tokens of each sequence and the turn that sampled each.
-func modelOf(turns []rollout.Turn, separate bool) (out [][]piece) {
+func modelOf(turns []rollout.Turn, separate, summaries bool) (out [][]piece) {
 	newest := map[string]int{}
 
 	for n, t := range turns {
 		agent := t.Kind == rollout.KindAgent
 
 		sub := t.Kind == rollout.KindSubagent && separate
-		if !agent && !sub || t.Broken != "" || !t.Delivered || len(t.PromptTokenIDs) == 0 ||
+
+		sum := t.Kind == rollout.KindSummary && summaries
+		if !agent && !sub && !sum || t.Broken != "" || !t.Delivered || len(t.PromptTokenIDs) == 0 ||
 			len(t.CompletionTokenIDs) == 0 {
 			continue
 		}
 
 		at, known := newest[t.Lineage]
 
-		continues := known && len(out[at]) <= len(t.PromptTokenIDs)
+		continues := known && !sum && len(out[at]) <= len(t.PromptTokenIDs)
 		for i := 0; continues && i < len(out[at]); i++ {
 			continues = out[at][i].id == t.PromptTokenIDs[i]
 		}
 
 		if !continues {
 			at = len(out)
-			out, newest[t.Lineage] = append(out, nil), at
+			out = append(out, nil)
+
+			if !sum {
+				newest[t.Lineage] = at
+			}
 		}
 
 		for _, id := range t.PromptTokenIDs[len(out[at]):] {
@@ -51,7 +57,7 @@ func modelOf(turns []rollout.Turn, separate bool) (out [][]piece) {
 		}
 
 		trained := t.Train ||
-			sub && t.Constrained == "" && len(t.Flaws) == 0 && len(t.PerTokenLogps) == len(t.CompletionTokenIDs)
+			(sub || sum) && t.Constrained == "" && len(t.Flaws) == 0 && len(t.PerTokenLogps) == len(t.CompletionTokenIDs)
 		for i, id := range t.CompletionTokenIDs {
 			p := piece{id, -1, 0}
 			if trained {
@@ -137,17 +143,21 @@ func TestSameAsTheRules(t *testing.T) {
 	for seed := range uint64(5_000) {
 		r := rand.New(rand.NewPCG(seed, 7))
 		turns := randomTurns(r)
-		separate := r.IntN(2) == 0
+		separate, summaries := r.IntN(2) == 0, r.IntN(2) == 0
 
-		choice := sequence.DropSubagents
+		choice := sequence.Choice{Subagents: sequence.DropSubagents}
 		if separate {
-			choice = sequence.SeparateSubagents
+			choice.Subagents = sequence.SeparateSubagents
+		}
+
+		if summaries {
+			choice.Summaries = sequence.TrainSummaries
 		}
 
 		got, err := sequence.Build(turns, choice)
 		require.NoError(t, err)
 
-		want := modelOf(turns, separate)
+		want := modelOf(turns, separate, summaries)
 		require.Len(t, got.Sequences, len(want), "seed %d", seed)
 
 		for i, s := range got.Sequences {

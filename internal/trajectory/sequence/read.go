@@ -14,8 +14,8 @@ const MaxTokens = 8 << 20
 
 // Read makes a trajectory from a trace, JSON lines of rollout.Turn. One line is in memory at a time,
 // besides the sequences.
-func Read(lines io.Reader, subagents Subagents) (Trajectory, error) {
-	b, err := NewBuilder(subagents)
+func Read(lines io.Reader, choice Choice) (Trajectory, error) {
+	b, err := NewBuilder(choice)
 	if err != nil {
 		return Trajectory{}, err
 	}

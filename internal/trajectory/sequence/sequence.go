@@ -8,7 +8,7 @@ type Sequence struct {
 	// see rollout.Turn
 	Lineage string `json:"lineage"`
 
-	// of the first turn
+	// of the first turn: auxiliary for a summary
 	Branch   rollout.Branch `json:"branch"`
 	TokenIDs []int32        `json:"token_ids"`
 	// LossMask is 1 for a token to train on, which the policy sampled, and 0 for every other token.
@@ -146,8 +146,11 @@ func (t *Trajectory) Tokens() int {
 type Skip string
 
 const (
-	// a title or a summary
+	// a title; in indexes of earlier releases a summary, too
 	SkipAuxiliary Skip = "auxiliary"
+
+	// by choice
+	SkipSummary Skip = "summary"
 
 	// not a call of the agent's own session
 	SkipForeign Skip = "foreign"

@@ -18,13 +18,14 @@ func Trains(t *rollout.Turn) bool {
 		t.Masked == "" && len(t.PromptTokenIDs) > 0 && n > 0 && len(t.PerTokenLogps) == n
 }
 
-// TrainsApart reports whether a turn is a subagent's and is trained on where subagents have sequences of
-// their own. A turn with a flaw of its capture is not. Train of such a turn is false in any case.
+// TrainsApart reports whether a turn is a subagent's or a summary, and is trained on where a Choice makes sequences of
+// these. A turn with a flaw of its capture is not. Train of such a turn is false in any case.
 func TrainsApart(t *rollout.Turn) bool {
 	own := *t
 	own.Kind = rollout.KindAgent
+	apart := t.Kind == rollout.KindSubagent || t.Kind == rollout.KindSummary
 
-	return t.Kind == rollout.KindSubagent && !slices.ContainsFunc(t.Flaws, ofCapture) && Trains(&own)
+	return apart && !slices.ContainsFunc(t.Flaws, ofCapture) && Trains(&own)
 }
 
 func ofCapture(flaw string) bool { return rollout.EngineFaultOf(flaw) == "" }

@@ -57,8 +57,8 @@ type reply struct {
 }
 
 // NewBook makes a Book without turns.
-func NewBook(subagents sequence.Subagents) (*Book, error) {
-	builder, err := sequence.NewBuilder(subagents)
+func NewBook(choice sequence.Choice) (*Book, error) {
+	builder, err := sequence.NewBuilder(choice)
 
 	return &Book{
 		builder: builder, numbers: map[string]int32{}, byID: map[int32]int32{},
@@ -67,8 +67,8 @@ func NewBook(subagents sequence.Subagents) (*Book, error) {
 }
 
 // Read makes the view of a trace, JSON lines of rollout.Turn. A missing sequence is a fault.NotFound.
-func Read(lines io.Reader, subagents sequence.Subagents, w Window) (View, error) {
-	b, err := NewBook(subagents)
+func Read(lines io.Reader, choice sequence.Choice, w Window) (View, error) {
+	b, err := NewBook(choice)
 	if err != nil {
 		return View{}, err
 	}

@@ -37,7 +37,7 @@ func read(t *testing.T, w tokens.Window, turns ...rollout.Turn) (tokens.View, er
 		lines.Write(append(line, '\n'))
 	}
 
-	return tokens.Read(strings.NewReader(lines.String()), sequence.DropSubagents, w)
+	return tokens.Read(strings.NewReader(lines.String()), sequence.Choice{}, w)
 }
 
 // text returns tokens as texts, with * where trained and #id where there is no text.

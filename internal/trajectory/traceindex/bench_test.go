@@ -66,8 +66,8 @@ func BenchmarkLongTrace(b *testing.B) {
 			return turns.Each(f, turns.Unbounded, func(t *rollout.Turn) error { _ = conversation.Turn(t); return nil })
 		}},
 		{"turns=index", indexPath, func(f *counted) error { _, err := open(f).Turns(450, transcript.MaxTurns); return err }},
-		{"tokens=trace", tracePath, func(f *counted) error { _, err := tokens.Read(f, sequence.DropSubagents, window); return err }},
-		{"tokens=index", indexPath, func(f *counted) error { _, err := open(f).Tokens("", window); return err }},
+		{"tokens=trace", tracePath, func(f *counted) error { _, err := tokens.Read(f, sequence.Choice{}, window); return err }},
+		{"tokens=index", indexPath, func(f *counted) error { _, err := open(f).Tokens(sequence.Choice{}, window); return err }},
 		{"make", tracePath, func(f *counted) error { return traceindex.Build(f, about, io.Discard) }},
 	} {
 		b.Run(c.name, func(b *testing.B) {

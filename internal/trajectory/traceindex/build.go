@@ -35,8 +35,8 @@ func NewBuilder(w io.Writer) *Builder {
 		table:        table{Turns: []turnBlock{}, Long: map[int]extent{}, Sequences: []sequenceBlocks{}},
 		conversation: transcript.NewConversation(),
 	}
-	// the mode is a known one
-	b.book, _ = tokens.NewBook(sequence.DropSubagents)
+	// the choice is a known one
+	b.book, _ = tokens.NewBook(sequence.Choice{})
 
 	return b
 }

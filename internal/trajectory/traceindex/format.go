@@ -226,7 +226,7 @@ func headOf(v tokens.View) tokens.View {
 // subagentMade reports whether a turn is in other sequences than those of the index.
 func subagentMade(t *rollout.Turn) bool { return t.Kind == rollout.KindSubagent }
 
-// covers reports whether the index has the sequences that are asked for.
-func (t *table) covers(s sequence.Subagents) bool {
-	return s == "" || s == sequence.DropSubagents || s == sequence.SeparateSubagents && !t.Subagents
+// covers reports whether the index has the sequences that are asked for. It does not know of summaries.
+func (t *table) covers(c sequence.Choice) bool {
+	return c.Summaries != sequence.TrainSummaries && (c.Subagents != sequence.SeparateSubagents || !t.Subagents)
 }

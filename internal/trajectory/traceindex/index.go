@@ -23,8 +23,8 @@ func unusable(why string) error {
 	return fault.Wrap(fault.Internal, fmt.Errorf("%w: %s", ErrUnusable, why), "read the index of a trace")
 }
 
-// ErrNoSubagents is the error of the sequences of subagents, which no index has.
-var ErrNoSubagents = errors.New("the index has no sequences of subagents")
+// ErrOtherChoice is the error of the sequences of subagents and of summaries, which no index has.
+var ErrOtherChoice = errors.New("the index has no sequences of subagents and summaries")
 
 // Index is an open index. Every call reads only the blocks that it needs. It is safe for concurrent use.
 type Index struct {
@@ -170,14 +170,14 @@ func (i *Index) longRange(l *longPart, offset int) (transcript.Range, error) {
 	return transcript.RangeOf(p, first*transcript.MaxRange, offset), nil
 }
 
-// Tokens returns a view of the training sequences, see tokens.Book.View. With ErrNoSubagents the trace must be read.
-func (i *Index) Tokens(subagents sequence.Subagents, w tokens.Window) (tokens.View, error) {
-	if _, err := sequence.NewBuilder(subagents); err != nil {
+// Tokens returns a view of the training sequences, see tokens.Book.View. With ErrOtherChoice the trace must be read.
+func (i *Index) Tokens(choice sequence.Choice, w tokens.Window) (tokens.View, error) {
+	if err := choice.Check(); err != nil {
 		return tokens.View{}, err
 	}
 
-	if !i.table.covers(subagents) {
-		return tokens.View{}, ErrNoSubagents
+	if !i.table.covers(choice) {
+		return tokens.View{}, ErrOtherChoice
 	}
 
 	if r := i.table.Refusal; r != nil {

@@ -103,8 +103,8 @@ func TestTokensAreThoseOfTheTrace(t *testing.T) {
 		{Sequence: 1, Start: 8190, Limit: 9000},
 		{Sequence: 2, Limit: 1},
 	} {
-		want, wantErr := tokens.Read(bytes.NewReader(trace), sequence.DropSubagents, w)
-		got, err := index.Tokens("", w)
+		want, wantErr := tokens.Read(bytes.NewReader(trace), sequence.Choice{}, w)
+		got, err := index.Tokens(sequence.Choice{}, w)
 		require.Equal(t, fault.KindOf(wantErr), fault.KindOf(err))
 
 		wantJSON, _ := json.Marshal(want)
@@ -118,17 +118,20 @@ func TestSubagents(t *testing.T) {
 	t.Parallel()
 
 	alone := opened(t, built(t, traceOf(t, 2, 10, nil)))
-	_, err := alone.Tokens(sequence.SeparateSubagents, tokens.Window{Limit: 1})
+	_, err := alone.Tokens(sequence.Choice{Subagents: sequence.SeparateSubagents}, tokens.Window{Limit: 1})
 	require.NoError(t, err)
-	_, err = alone.Tokens("all", tokens.Window{Limit: 1})
+	_, err = alone.Tokens(sequence.Choice{Subagents: "all"}, tokens.Window{Limit: 1})
 	require.True(t, fault.Is(err, fault.Invalid), err)
 
 	with := opened(t, built(t, traceOf(t, 2, 10, func(t *rollout.Turn) { t.Kind = rollout.KindSubagent })))
-	_, err = with.Tokens(sequence.SeparateSubagents, tokens.Window{Limit: 1})
-	require.ErrorIs(t, err, traceindex.ErrNoSubagents)
-	view, err := with.Tokens(sequence.DropSubagents, tokens.Window{Limit: 1})
+	_, err = with.Tokens(sequence.Choice{Subagents: sequence.SeparateSubagents}, tokens.Window{Limit: 1})
+	require.ErrorIs(t, err, traceindex.ErrOtherChoice)
+	view, err := with.Tokens(sequence.Choice{}, tokens.Window{Limit: 1})
 	require.NoError(t, err)
 	require.Equal(t, 2, view.Skipped[sequence.SkipSubagent])
+
+	_, err = alone.Tokens(sequence.Choice{Summaries: sequence.TrainSummaries}, tokens.Window{Limit: 1})
+	require.ErrorIs(t, err, traceindex.ErrOtherChoice)
 }
 
 // A trace whose tokens are wrong can still be read as a conversation.
@@ -136,7 +139,7 @@ func TestTokensThatAreRefused(t *testing.T) {
 	t.Parallel()
 
 	index := opened(t, built(t, traceOf(t, 3, 10, func(t *rollout.Turn) { t.PerTokenLogps = t.PerTokenLogps[1:] })))
-	_, err := index.Tokens("", tokens.Window{Limit: 1})
+	_, err := index.Tokens(sequence.Choice{}, tokens.Window{Limit: 1})
 	require.True(t, fault.Is(err, fault.Invalid), err)
 	require.ErrorContains(t, err, "one logprob per token")
 
@@ -184,7 +187,7 @@ func TestUnusable(t *testing.T) {
 		}
 
 		for start := 0; ; start += tokens.MaxTokens {
-			view, err := index.Tokens("", tokens.Window{Start: start, Limit: tokens.MaxTokens})
+			view, err := index.Tokens(sequence.Choice{}, tokens.Window{Start: start, Limit: tokens.MaxTokens})
 			refused = refused || errors.Is(err, traceindex.ErrUnusable)
 
 			if err != nil || start >= view.Sequences[0].Length {
@@ -208,6 +211,6 @@ func FuzzOpen(f *testing.F) {
 
 		_, _ = index.Turns(0, 10)
 		_, _ = index.Part(1, 0, 5)
-		_, _ = index.Tokens("", tokens.Window{Start: 10, Limit: 100})
+		_, _ = index.Tokens(sequence.Choice{}, tokens.Window{Start: 10, Limit: 100})
 	})
 }

@@ -127,12 +127,18 @@ def log(id: str, name: str) -> Call[str]:
     return Call("GET", one("rollouts", id, f"logs/{quote(name, safe='')}"), lambda text: text.decode(errors="replace"))
 
 
-def trajectory(kind: str, id: str, subagents: str, sequences: str) -> Call[list[Sequence]]:
-    return Call("GET", one(kind, id, "trajectory"), _lines(Sequence.of), known({"format": "jsonl", "subagents": subagents, "sequences": sequences}))
+def trajectory(kind: str, id: str, subagents: str, summaries: str, sequences: str) -> Call[list[Sequence]]:
+    return Call("GET", one(kind, id, "trajectory"), _lines(Sequence.of), _selection("jsonl", subagents, summaries, sequences))
 
 
-def shaped(kind: str, id: str, format: str, subagents: str, sequences: str) -> Call[Mapping[str, Any]]:
-    return Call("GET", one(kind, id, "trajectory"), object_of(_same), known({"format": format, "subagents": subagents, "sequences": sequences}))
+def shaped(kind: str, id: str, format: str, subagents: str, summaries: str, sequences: str) -> Call[Mapping[str, Any]]:
+    return Call("GET", one(kind, id, "trajectory"), object_of(_same), _selection(format, subagents, summaries, sequences))
+
+
+def _selection(format: str, subagents: str, summaries: str, sequences: str) -> Mapping[str, str]:
+    # An earlier server knows no summaries, and refuses parameters that it does not know.
+    trained = None if summaries == "drop" else summaries
+    return known({"format": format, "subagents": subagents, "summaries": trained, "sequences": sequences})
 
 
 def abort(kind: str, id: str, reason: str) -> Call[bool]:

@@ -182,13 +182,13 @@ class AsyncRollouts:
         """Every model call of a finished rollout."""
         return await self._client.send(calls.trace(rollout_id))
 
-    async def trajectory(self, rollout_id: str, *, subagents: str = "drop", sequences: str = "all") -> list[Sequence]:
+    async def trajectory(self, rollout_id: str, *, subagents: str = "drop", summaries: str = "drop", sequences: str = "all") -> list[Sequence]:
         """The training sequences of a finished rollout. `subagents` is drop or separate, `sequences` is all, or one: that with the most trained tokens."""
-        return await self._client.send(calls.trajectory("rollouts", rollout_id, subagents, sequences))
+        return await self._client.send(calls.trajectory("rollouts", rollout_id, subagents, summaries, sequences))
 
-    async def shaped(self, rollout_id: str, format: str, *, subagents: str = "drop", sequences: str = "one") -> JSON:
+    async def shaped(self, rollout_id: str, format: str, *, subagents: str = "drop", summaries: str = "drop", sequences: str = "one") -> JSON:
         """The training sequences in a trainer's own form, `trl` or `atropos`: one of each rollout, or all of them."""
-        return await self._client.send(calls.shaped("rollouts", rollout_id, format, subagents, sequences))
+        return await self._client.send(calls.shaped("rollouts", rollout_id, format, subagents, summaries, sequences))
 
     async def messages(self, rollout_id: str) -> JSON:
         """The agent's latest transcript. NotFoundError while there is none."""
@@ -271,13 +271,13 @@ class AsyncGroups:
             check_deadline(deadline, f"group {group_id}")
             await asyncio.sleep(poll_s)
 
-    async def trajectory(self, group_id: str, *, subagents: str = "drop", sequences: str = "all") -> list[Sequence]:
+    async def trajectory(self, group_id: str, *, subagents: str = "drop", summaries: str = "drop", sequences: str = "all") -> list[Sequence]:
         """The training sequences of the members that carry a reward, with `sequences="one"` one for each. ConflictError while the group runs."""
-        return await self._client.send(calls.trajectory("groups", group_id, subagents, sequences))
+        return await self._client.send(calls.trajectory("groups", group_id, subagents, summaries, sequences))
 
-    async def shaped(self, group_id: str, format: str, *, subagents: str = "drop", sequences: str = "one") -> JSON:
+    async def shaped(self, group_id: str, format: str, *, subagents: str = "drop", summaries: str = "drop", sequences: str = "one") -> JSON:
         """The training sequences in a trainer's own form, `trl` or `atropos`: one of each rollout, or all of them."""
-        return await self._client.send(calls.shaped("groups", group_id, format, subagents, sequences))
+        return await self._client.send(calls.shaped("groups", group_id, format, subagents, summaries, sequences))
 
     async def abort(self, group_id: str, reason: str = "") -> bool:
         """Ends a group and its rollouts early. Returns False if it has already ended."""

@@ -182,13 +182,13 @@ class Rollouts:
         """Every model call of a finished rollout."""
         return self._client.send(calls.trace(rollout_id))
 
-    def trajectory(self, rollout_id: str, *, subagents: str = "drop", sequences: str = "all") -> list[Sequence]:
+    def trajectory(self, rollout_id: str, *, subagents: str = "drop", summaries: str = "drop", sequences: str = "all") -> list[Sequence]:
         """The training sequences of a finished rollout. `subagents` is drop or separate, `sequences` is all, or one: that with the most trained tokens."""
-        return self._client.send(calls.trajectory("rollouts", rollout_id, subagents, sequences))
+        return self._client.send(calls.trajectory("rollouts", rollout_id, subagents, summaries, sequences))
 
-    def shaped(self, rollout_id: str, format: str, *, subagents: str = "drop", sequences: str = "one") -> JSON:
+    def shaped(self, rollout_id: str, format: str, *, subagents: str = "drop", summaries: str = "drop", sequences: str = "one") -> JSON:
         """The training sequences in a trainer's own form, `trl` or `atropos`: one of each rollout, or all of them."""
-        return self._client.send(calls.shaped("rollouts", rollout_id, format, subagents, sequences))
+        return self._client.send(calls.shaped("rollouts", rollout_id, format, subagents, summaries, sequences))
 
     def messages(self, rollout_id: str) -> JSON:
         """The agent's latest transcript. NotFoundError while there is none."""
@@ -270,13 +270,13 @@ class Groups:
             check_deadline(deadline, f"group {group_id}")
             time.sleep(poll_s)
 
-    def trajectory(self, group_id: str, *, subagents: str = "drop", sequences: str = "all") -> list[Sequence]:
+    def trajectory(self, group_id: str, *, subagents: str = "drop", summaries: str = "drop", sequences: str = "all") -> list[Sequence]:
         """The training sequences of the members that carry a reward, with `sequences="one"` one for each. ConflictError while the group runs."""
-        return self._client.send(calls.trajectory("groups", group_id, subagents, sequences))
+        return self._client.send(calls.trajectory("groups", group_id, subagents, summaries, sequences))
 
-    def shaped(self, group_id: str, format: str, *, subagents: str = "drop", sequences: str = "one") -> JSON:
+    def shaped(self, group_id: str, format: str, *, subagents: str = "drop", summaries: str = "drop", sequences: str = "one") -> JSON:
         """The training sequences in a trainer's own form, `trl` or `atropos`: one of each rollout, or all of them."""
-        return self._client.send(calls.shaped("groups", group_id, format, subagents, sequences))
+        return self._client.send(calls.shaped("groups", group_id, format, subagents, summaries, sequences))
 
     def abort(self, group_id: str, reason: str = "") -> bool:
         """Ends a group and its rollouts early. Returns False if it has already ended."""

@@ -48,7 +48,7 @@ function mark(node, at) {
   token.click();
 }
 
-const skips = { auxiliary: "titles and summaries", foreign: "not the agent's own calls", subagent: "of subagents", undelivered: "whose reply did not reach the agent", broken: "without a complete reply", no_tokens: "without token ids" };
+const skips = { auxiliary: "titles", summary: "summaries", foreign: "not the agent's own calls", subagent: "of subagents", undelivered: "whose reply did not reach the agent", broken: "without a complete reply", no_tokens: "without token ids" };
 
 function draw(view, load, untrained, onPlace) {
   const skipped = Object.entries(view.skipped).map(([why, n]) => `${n} ${skips[why] ?? why}`).join(", ");
