@@ -46,12 +46,13 @@ test-deps:
 	@deploy/deps.sh --test
 
 # Never from the cache: Go does not know that a test builds and runs this project's programs. Without vet, which lint runs.
-# The tests of the memory of requests send one after the other, so the race detector would find nothing in them. The
-# nested module embeds the Temporal server, which is slow to build with the race detector and not our code. Most of its
-# tests wait for other processes, so more of them run at once than there are cores.
+# The tests that measure the memory of requests and replies decode megabytes, which takes ten times as long under the race
+# detector; other tests run the same code under it. The nested module embeds the Temporal server, which is slow to build
+# with the race detector and not our code. Most of its tests wait for other processes, so more of them run at once than
+# there are cores.
 test: test-deps lint $(SUM)
 	$(SUM) --format standard-quiet -- -count=1 -race -vet=off -timeout 20m ./...
-	go test -count=1 -vet=off -timeout 10m ./envserver -run TestMemoryOf
+	go test -count=1 -vet=off -timeout 10m ./envserver ./internal/gateway -run TestMemoryOf
 	cd $(DEV) && $(SUM) --format standard-quiet -- -count=1 -vet=off -parallel 4 -timeout 40m ./...
 
 # golangci-lint (which includes go vet) over both modules, then known vulnerabilities. Results are cached between runs.
