@@ -412,6 +412,21 @@ func (f *fake) List(_ context.Context, q rollout.Filter) (rollout.Page, error) {
 	return page, nil
 }
 
+// Counts counts what List lists, without bins.
+func (f *fake) Counts(ctx context.Context, q rollout.Filter) (rollout.Counts, error) {
+	c := rollout.Counts{Outcomes: map[rollout.Outcome]int{}, Rewards: []rollout.Bin{}, Turns: []rollout.Bin{}, Durations: []rollout.Bin{}}
+
+	q.Status, q.Limit = rollout.StatusDone, 1000
+
+	page, err := f.List(ctx, q)
+	for _, r := range page.Rollouts {
+		c.Rollouts++
+		c.Outcomes[r.Outcome]++
+	}
+
+	return c, err
+}
+
 // Open returns fault.NotFound for the output of a verifier's script if the task has none.
 func (f *fake) Open(_ context.Context, id, name string) (io.ReadCloser, error) {
 	if name == "result" && f.left == "" {

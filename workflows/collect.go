@@ -123,6 +123,7 @@ func (r *run) compose(a *attempt) error {
 func (r *run) head(a *attempt) activities.Head {
 	h := activities.Head{
 		TaskID: r.spec.Task.ID, GroupID: r.spec.GroupID, Owner: r.spec.Owner, Mode: r.spec.Mode,
+		Agent: r.spec.Agent, Model: r.spec.Model.Name, Endpoint: r.spec.Model.Upstream(),
 		Outcome: a.decision.outcome, Reward: r.reward(a), Error: a.decision.text, ExitCode: -1, InstallLog: a.install,
 		SessionID: r.state.SessionID, Attempts: r.attempts, Phases: r.state.Phases,
 		Purpose: r.spec.Model.Purpose, Sampling: r.spec.Model.Sampling, Messages: r.spec.Messages,

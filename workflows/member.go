@@ -10,6 +10,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/temporalx/searchattr"
 )
 
 // member runs rollouts for one member until one is not lost to infrastructure, or no replacement is left.
@@ -68,6 +69,7 @@ func (g *group) childOptions(ctx workflow.Context, spec rollout.Spec) workflow.C
 		StaticSummary:         fmt.Sprintf("%s on %s, group %s", spec.Agent, spec.Model.Name, g.spec.ID),
 	}
 	options.TypedSearchAttributes = temporal.NewSearchAttributes(g.keys.AtStart(spec)...)
+	options.Memo = searchattr.Memo(spec)
 
 	return workflow.WithChildOptions(ctx, options)
 }

@@ -24,11 +24,13 @@ func TestLsListsRollouts(t *testing.T) {
 	}))
 	t.Cleanup(srv.Close)
 	code, out, errText := rolloutd(t.Context(), map[string]string{"ROLLOUTD_TOKEN": "secret"},
-		"ls", "--server", srv.URL, "--status", "done", "--task", "t", "--outcome", "completed", "--model", "m", "--min-reward", "0.5")
+		"ls", "--server", srv.URL, "--status", "done", "--task", "t", "--outcome", "completed", "--model", "m", "--min-reward", "0.5",
+		"--agent", "react", "--endpoint", "vllm", "--max-turns", "0", "--min-duration", "1.5s", "--sort", "-reward")
 	require.Zero(t, code, errText)
 
 	r := <-asked
-	require.Equal(t, "/rollouts?detail=true&limit=20&min_reward=0.5&model=m&outcome=completed&status=done&task_id=t", r.URL.String())
+	require.Equal(t, "/rollouts?agent=react&detail=true&endpoint=vllm&limit=20&max_turns=0&min_duration_s=1.5&min_reward=0.5"+
+		"&model=m&outcome=completed&sort=-reward&status=done&task_id=t", r.URL.String())
 	require.Equal(t, "Bearer secret", r.Header.Get("Authorization"))
 	require.Equal(t, []string{"r1", "t", "completed", "-", "-", "0.5"}, strings.Fields(strings.Split(out, "\n")[1])[:6])
 	require.Contains(t, errText, "more: repeat the command with --cursor abc\n", "the cursor needs the same filters")

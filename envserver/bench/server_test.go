@@ -158,4 +158,7 @@ func (none) Abort(_ context.Context, id, _ string) (bool, error) { return false,
 func (none) List(context.Context, rollout.Filter) (rollout.Page, error) {
 	return rollout.Page{}, nil
 }
+func (none) Counts(context.Context, rollout.Filter) (rollout.Counts, error) {
+	return rollout.Counts{}, nil
+}
 func (none) Open(_ context.Context, id, _ string) (io.ReadCloser, error) { return nil, missing(id) }

@@ -19,12 +19,14 @@ const (
 // Filter selects rollouts; empty fields select all.
 type Filter struct {
 	// StatusRunning or StatusDone
-	Status  string
-	TaskID  string
-	GroupID string
-	Owner   string
-	Model   string
-	Outcome Outcome
+	Status   string
+	TaskID   string
+	GroupID  string
+	Owner    string
+	Model    string
+	Agent    string
+	Endpoint string
+	Outcome  Outcome
 
 	// begin of the id
 	IDPrefix string
@@ -35,8 +37,17 @@ type Filter struct {
 	// bounds of the reward, both included; nil: none. A rollout without a reward is in no range.
 	MinReward, MaxReward *float64
 
+	// bounds of the turns of the last attempt, both included; nil: none
+	MinTurns, MaxTurns *int
+
+	// bounds of the time from the start to the end, both included; nil: none
+	MinDuration, MaxDuration *time.Duration
+
 	// bounds of the start: from Since, before Until; zero: none
 	Since, Until time.Time
+
+	// Sort is one of SortKeys, after "-" with the greatest first; "": see Page
+	Sort string
 
 	// of one page
 	Limit int
@@ -45,6 +56,41 @@ type Filter struct {
 	Cursor string
 	// Detail queries each rollout for its attempt, its turns and why it waits, which a list does not have.
 	Detail bool
+}
+
+// SortKeys are the fields of Listed by which a list can be sorted; duration_s is the time from the start to the end.
+func SortKeys() []string {
+	return []string{
+		"rollout_id", "task_id", "group_id", "agent", "model", "endpoint", "outcome", "reward", "turns", "completion_tokens",
+		"duration_s", "started_at",
+	}
+}
+
+// NeedsIndex reports whether only the index of rollouts that have ended can answer: Temporal does not know what the
+// filter selects or sorts by.
+func (f Filter) NeedsIndex() bool { return f.indexed() != "" }
+
+// indexed is the name of the first field for which the filter needs the index; "": it needs none.
+func (f Filter) indexed() string {
+	for _, field := range []struct {
+		name string
+		set  bool
+	}{
+		{"q", f.Query != ""},
+		{"agent", f.Agent != ""},
+		{"endpoint", f.Endpoint != ""},
+		{"min_turns", f.MinTurns != nil},
+		{"max_turns", f.MaxTurns != nil},
+		{"min_duration_s", f.MinDuration != nil},
+		{"max_duration_s", f.MaxDuration != nil},
+		{"sort", f.Sort != ""},
+	} {
+		if field.set {
+			return field.name
+		}
+	}
+
+	return ""
 }
 
 // MaxDetail bounds a page with Filter.Detail.
@@ -64,8 +110,10 @@ func (f Filter) Validate() error {
 		return fault.Field("id_prefix", "must be the begin of an id, got %q", f.IDPrefix)
 	case f.Detail && f.Limit > MaxDetail:
 		return fault.Field("limit", "must be at most %d with detail=true, got %d", MaxDetail, f.Limit)
-	case f.Query != "" && f.Status == StatusRunning:
-		return fault.Field("q", "only rollouts that have ended are searched: leave out status or q")
+	case f.NeedsIndex() && f.Status == StatusRunning:
+		return fault.Field(f.indexed(), "only rollouts that have ended are searched and sorted: leave out status or %s", f.indexed())
+	case f.Sort != "" && !slices.Contains(SortKeys(), strings.TrimPrefix(f.Sort, "-")):
+		return fault.Field("sort", "must be one of %s, or one of them after -; got %q", strings.Join(SortKeys(), ", "), f.Sort)
 	case len(f.Query) > MaxQuery:
 		return fault.Field("q", "must have at most %d bytes, got %d", MaxQuery, len(f.Query))
 	case f.Query != "" && (!utf8.ValidString(f.Query) || !strings.ContainsFunc(f.Query, searchable)):
@@ -76,6 +124,10 @@ func (f Filter) Validate() error {
 		return fault.Field("group_id", "must be UTF-8, got %q", f.GroupID)
 	case !utf8.ValidString(f.Model):
 		return fault.Field("model", "must be UTF-8, got %q", f.Model)
+	case !utf8.ValidString(f.Agent):
+		return fault.Field("agent", "must be UTF-8, got %q", f.Agent)
+	case !utf8.ValidString(f.Endpoint):
+		return fault.Field("endpoint", "must be UTF-8, got %q", f.Endpoint)
 	}
 
 	return nil
@@ -101,7 +153,10 @@ type Listed struct {
 	GroupID string `json:"group_id,omitempty"`
 	Owner   string `json:"owner,omitempty"`
 	Model   string `json:"model,omitempty"`
-	Phase   Phase  `json:"phase"`
+	// Agent and Endpoint are absent in rollouts of earlier versions.
+	Agent    string `json:"agent,omitempty"`
+	Endpoint string `json:"endpoint,omitempty"`
+	Phase    Phase  `json:"phase"`
 
 	// of a running rollout, the one that last had a sandbox
 	Attempt *int `json:"attempt,omitempty"`
@@ -130,11 +185,36 @@ type Listed struct {
 // Done says whether the rollout has ended.
 func (l Listed) Done() bool { return l.Phase == PhaseDone }
 
-// Page is a part of a list: running rollouts first, then ended ones, the latest end first. Next is empty on
-// the last page.
+// Page is a part of a list: running rollouts first, then ended ones, the latest end first, or as Filter.Sort says.
+// Next is empty on the last page.
 type Page struct {
 	Rollouts []Listed `json:"rollouts"`
 	Next     string   `json:"next,omitempty"`
-	// Unindexed counts the rollouts that a search cannot find yet, only with Filter.Query.
+	// Unindexed counts the rollouts that the index does not know yet, only with a filter that needs it.
 	Unindexed int `json:"unindexed,omitempty"`
+}
+
+// Counts describe all rollouts that a filter selects and that have ended.
+type Counts struct {
+	Rollouts int `json:"rollouts"`
+	// Running counts those that the filter selects and that run; absent: a filter that needs the index selects none.
+	Running *int `json:"running,omitempty"`
+
+	Outcomes map[Outcome]int `json:"outcomes"`
+
+	// Bins of the numbers, least first, without the empty ones. A rollout without the number is in none.
+	Rewards   []Bin `json:"rewards"`
+	Turns     []Bin `json:"turns"`
+	Durations []Bin `json:"durations_s"`
+
+	// Unindexed counts the rollouts that have ended and are not counted yet.
+	Unindexed int `json:"unindexed,omitempty"`
+}
+
+// Bin is a bar of a histogram. Min and Max are the least and the greatest number in it: a list with these bounds has
+// exactly its rollouts.
+type Bin struct {
+	Min   float64 `json:"min"`
+	Max   float64 `json:"max"`
+	Count int     `json:"count"`
 }

@@ -43,7 +43,12 @@ type Result struct {
 	GroupID string `json:"group_id,omitempty"`
 
 	// see Spec.Owner
-	Owner    string    `json:"owner,omitempty"`
+	Owner string `json:"owner,omitempty"`
+	// Agent, Model and Endpoint are those that the rollout was started with; an endpoint that has no name in the catalog
+	// is its host and port.
+	Agent    string    `json:"agent,omitempty"`
+	Model    string    `json:"model,omitempty"`
+	Endpoint string    `json:"endpoint,omitempty"`
 	Outcome  Outcome   `json:"outcome"`
 	Attempts []Attempt `json:"attempts"`
 
@@ -98,13 +103,16 @@ func (r Result) Head() Result {
 	return r
 }
 
-// Listed returns the rollout as a list has it, without its model.
+// Listed returns the rollout as a list has it.
 func (r Result) Listed() Listed {
 	l := Listed{
 		ID:        r.ID,
 		TaskID:    r.TaskID,
 		GroupID:   r.GroupID,
 		Owner:     r.Owner,
+		Model:     r.Model,
+		Agent:     r.Agent,
+		Endpoint:  r.Endpoint,
 		Phase:     PhaseDone,
 		Usage:     &r.Usage,
 		SandboxID: r.SandboxID,

@@ -18,14 +18,16 @@ import (
 )
 
 // version is that of the file's tables and of what they have of a rollout. A file of another version is made again.
-const version = 1
+const version = 2
 
 // The number of a rollout is the end of its last attempt in Unix microseconds, or the next free number: the order of
-// the rows is that of a list, and a page needs no sorting.
+// the rows is that of a list, and a page needs no sorting. Started and duration are in microseconds, too; tokens are
+// those of the completions.
 const schema = `
 CREATE TABLE rollouts (
 	n INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, task_id TEXT NOT NULL, group_id TEXT NOT NULL, owner TEXT NOT NULL,
-	model TEXT NOT NULL, outcome TEXT NOT NULL, reward REAL, started INTEGER NOT NULL, listed BLOB NOT NULL
+	model TEXT NOT NULL, agent TEXT NOT NULL, endpoint TEXT NOT NULL, outcome TEXT NOT NULL, reward REAL, turns INTEGER,
+	tokens INTEGER, duration INTEGER, started INTEGER NOT NULL, listed BLOB NOT NULL
 );
 CREATE VIRTUAL TABLE texts USING fts5(text);`
 

@@ -393,6 +393,9 @@ func TestQueriesAreChecked(t *testing.T) {
 		"too long": {Query: strings.Repeat("a", rollout.MaxQuery+1)},
 		"running":  {Query: "a", Status: rollout.StatusRunning},
 		"no UTF-8": {Query: "a\xff"},
+		"no field": {Sort: "owner"},
+		"sorted":   {Sort: "reward", Status: rollout.StatusRunning},
+		"turns":    {MinTurns: new(1), Status: rollout.StatusRunning},
 	} {
 		require.Equal(t, fault.Invalid, fault.KindOf(f.Validate()), name)
 	}
@@ -466,4 +469,134 @@ func (d *deployment) size() int64 {
 	require.NoError(d, err)
 
 	return st.Size()
+}
+
+// many are rollouts that differ in each number, two of them without a reward.
+func many(d *deployment) {
+	d.Helper()
+
+	for i, id := range []string{"a", "b", "c", "d", "e"} {
+		r := result(id, i+1)
+		r.Agent, r.Endpoint = []string{"react", "opencode"}[i%2], "vllm"
+		r.Attempts[1].Turns = []int{4, 30, 7, 7, 120}[i]
+		r.Usage.CompletionTokens = int64(i)
+
+		if i < 3 {
+			r.Reward = new([]float64{0.5, 1, 0.5}[i])
+		} else {
+			r.Outcome = rollout.AgentFailed
+		}
+
+		d.end(r, "word")
+	}
+}
+
+// Rollouts are listed in each order, in pages, those without the value last, and without a query also if their texts were
+// forgotten.
+func TestListInOrder(t *testing.T) {
+	t.Parallel()
+
+	d := newDeployment(t)
+	many(d)
+	require.NoError(t, d.index.Update(t.Context()))
+
+	for sort, want := range map[string]string{
+		"reward": "cabed", "-reward": "bcaed", "turns": "adcbe", "-turns": "ebdca", "duration_s": "abcde", "-duration_s": "edcba",
+		"rollout_id": "abcde", "-rollout_id": "edcba", "outcome": "edcba", "-completion_tokens": "edcba", "agent": "dbeca",
+		"endpoint": "edcba", "group_id": "edcba", "-started_at": "edcba", "model": "edcba", "task_id": "abcde", "": "edcba",
+	} {
+		for _, query := range []string{"", "word"} {
+			f, got := rollout.Filter{Sort: sort, Query: query, Limit: 2}, ""
+
+			for {
+				page, err := d.index.Search(t.Context(), f)
+				require.NoError(t, err)
+
+				for _, r := range page.Rollouts {
+					got += r.ID
+				}
+
+				if f.Cursor = page.Next; f.Cursor == "" {
+					break
+				}
+			}
+
+			require.Equal(t, want, got, "sort %q, query %q", sort, query)
+		}
+	}
+}
+
+func TestListInRanges(t *testing.T) {
+	t.Parallel()
+
+	d := newDeployment(t)
+	many(d)
+
+	for name, c := range map[string]struct {
+		f    rollout.Filter
+		want string
+	}{
+		"agent":    {rollout.Filter{Agent: "react"}, "eca"},
+		"endpoint": {rollout.Filter{Endpoint: "other"}, ""},
+		"turns":    {rollout.Filter{MinTurns: new(7), MaxTurns: new(30)}, "dcb"},
+		"duration": {rollout.Filter{MinDuration: new(2 * time.Minute), MaxDuration: new(3 * time.Minute)}, "cb"},
+	} {
+		require.Equal(t, c.want, strings.Join(d.found(c.f), ""), name)
+	}
+}
+
+// Counts are those of all rollouts that the filter selects, and each bar selects its rollouts.
+func TestCounts(t *testing.T) {
+	t.Parallel()
+
+	d := newDeployment(t)
+	many(d)
+	require.NoError(t, d.index.Update(t.Context()))
+
+	got, err := d.index.Counts(t.Context(), rollout.Filter{})
+	require.NoError(t, err)
+	require.Equal(t, rollout.Counts{
+		Rollouts: 5, Outcomes: map[rollout.Outcome]int{rollout.Completed: 3, rollout.AgentFailed: 2},
+		Rewards:   []rollout.Bin{{Min: 0.5, Max: 0.5, Count: 2}, {Min: 1, Max: 1, Count: 1}},
+		Turns:     []rollout.Bin{{Min: 4, Max: 4, Count: 1}, {Min: 7, Max: 7, Count: 2}, {Min: 30, Max: 30, Count: 1}, {Min: 120, Max: 120, Count: 1}},
+		Durations: []rollout.Bin{{Min: 60, Max: 60, Count: 1}, {Min: 120, Max: 180, Count: 2}, {Min: 240, Max: 300, Count: 2}},
+	}, got)
+
+	got, err = d.index.Counts(t.Context(), rollout.Filter{Query: "word", Outcome: rollout.AgentFailed})
+	require.NoError(t, err)
+	require.Equal(t, 2, got.Rollouts)
+	require.Empty(t, got.Rewards)
+
+	got, err = d.index.Counts(t.Context(), rollout.Filter{Query: "missing"})
+	require.NoError(t, err)
+	require.Zero(t, got.Rollouts)
+}
+
+// Many different rewards are counted in bars of the same width.
+func TestCountsOfManyRewards(t *testing.T) {
+	t.Parallel()
+
+	d := newDeployment(t)
+
+	for i := range 21 {
+		r := result(fmt.Sprint("r", i), i)
+		r.Reward = new(float64(i) / 20)
+		d.end(r)
+	}
+
+	require.NoError(t, d.index.Update(t.Context()))
+
+	got, err := d.index.Counts(t.Context(), rollout.Filter{})
+	require.NoError(t, err)
+	require.Len(t, got.Rewards, 10)
+	require.Equal(t, rollout.Bin{Min: 0, Max: 0.05, Count: 2}, got.Rewards[0])
+
+	sum := 0
+
+	for _, bin := range got.Rewards {
+		require.Len(t, d.found(rollout.Filter{MinReward: &bin.Min, MaxReward: &bin.Max}), bin.Count)
+		sum += bin.Count
+	}
+
+	require.Equal(t, 21, sum)
 }

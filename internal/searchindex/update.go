@@ -10,6 +10,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/clock"
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
 const (
@@ -160,14 +161,14 @@ func (x *Index) add(ctx context.Context, d *document) error {
 		l := d.listed
 		// another process may have added it
 		err := tx.QueryRowContext(ctx, `
-			INSERT INTO rollouts (n, id, task_id, group_id, owner, model, outcome, reward, started, listed)
+			INSERT INTO rollouts (n, id, task_id, group_id, owner, model, agent, endpoint, outcome, reward, turns, tokens, duration, started, listed)
 			SELECT CASE WHEN EXISTS (SELECT 1 FROM rollouts WHERE n = ?1) THEN (
 				SELECT min(n) + 1 FROM rollouts AS r
 				WHERE n >= ?1 AND NOT EXISTS (SELECT 1 FROM rollouts WHERE n = r.n + 1)
-			) ELSE ?1 END, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10
+			) ELSE ?1 END, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15
 			WHERE NOT EXISTS (SELECT 1 FROM rollouts WHERE id = ?2) RETURNING n`,
-			l.FinishedAt.UnixMicro(), l.ID, l.TaskID, l.GroupID, l.Owner, l.Model, string(l.Outcome), l.Reward,
-			l.StartedAt.UnixMicro(), listed,
+			l.FinishedAt.UnixMicro(), l.ID, l.TaskID, l.GroupID, l.Owner, l.Model, l.Agent, l.Endpoint,
+			string(l.Outcome), l.Reward, l.Turns, l.Usage.CompletionTokens, durationOf(l), l.StartedAt.UnixMicro(), listed,
 		).Scan(&n)
 		if errors.Is(err, sql.ErrNoRows) {
 			return nil
@@ -179,6 +180,15 @@ func (x *Index) add(ctx context.Context, d *document) error {
 
 		return err
 	})
+}
+
+// durationOf returns how long a rollout took, in microseconds; nil: it never began.
+func durationOf(l rollout.Listed) *int64 {
+	if l.StartedAt.IsZero() {
+		return nil
+	}
+
+	return new(l.FinishedAt.Sub(l.StartedAt).Microseconds())
 }
 
 func (x *Index) remove(ctx context.Context, id string) error {

@@ -17,6 +17,8 @@ type Rollouts interface {
 	Owner(ctx context.Context, id string) (string, error)
 	// List lists rollouts a page at a time: first those that run, then the others by their end, latest first.
 	List(ctx context.Context, f rollout.Filter) (rollout.Page, error)
+	// Counts counts all rollouts of a list.
+	Counts(ctx context.Context, f rollout.Filter) (rollout.Counts, error)
 	// Index calls read with the index of a rollout's trace; fault.NotFound when there is none. read may be called
 	// again, and must not use the index afterwards.
 	Index(ctx context.Context, id string, read func(*traceindex.Index) error) error
@@ -143,9 +145,19 @@ func (o owned) Owner(ctx context.Context, id string) (string, error) {
 
 // List lists all rollouts to operators, and to others their own.
 func (o owned) List(ctx context.Context, f rollout.Filter) (rollout.Page, error) {
+	return o.all.List(ctx, visible(ctx, f))
+}
+
+// Counts counts what List lists.
+func (o owned) Counts(ctx context.Context, f rollout.Filter) (rollout.Counts, error) {
+	return o.all.Counts(ctx, visible(ctx, f))
+}
+
+// visible limits a filter to the rollouts that the caller may see.
+func visible(ctx context.Context, f rollout.Filter) rollout.Filter {
 	if caller := CallerOf(ctx); caller.Scope != ScopeOperator {
 		f.Owner = caller.Name
 	}
 
-	return o.all.List(ctx, f)
+	return f
 }

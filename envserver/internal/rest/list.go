@@ -31,6 +31,17 @@ func (a *API) listRollouts(w http.ResponseWriter, r *http.Request) {
 	answerWith(w, page, err)
 }
 
+func (a *API) countRollouts(w http.ResponseWriter, r *http.Request) {
+	filter, err := selectionOf(r.URL.Query())
+	if err != nil {
+		httpio.WriteRefusal(w, err)
+		return
+	}
+
+	counts, err := a.Rollouts.Counts(r.Context(), filter)
+	answerWith(w, counts, err)
+}
+
 // filterOf reads the parameters of a list of rollouts.
 func filterOf(r *http.Request) (rollout.Filter, error) {
 	q, limit, err := pageOf(r)
@@ -42,18 +53,66 @@ func filterOf(r *http.Request) (rollout.Filter, error) {
 		return rollout.Filter{}, fault.Field("detail", "must be true or false, got %q", d)
 	}
 
+	f, err := selectionOf(q)
+	f.Detail, f.Sort, f.Limit, f.Cursor = q.Get("detail") == "true", q.Get("sort"), limit, q.Get("cursor")
+
+	return f, err
+}
+
+// selectionOf reads the parameters that select rollouts.
+func selectionOf(q url.Values) (rollout.Filter, error) {
 	f := rollout.Filter{
-		Detail: q.Get("detail") == "true", Query: strings.TrimSpace(q.Get("q")),
-		Status: q.Get("status"), TaskID: q.Get("task_id"), GroupID: q.Get("group_id"), Model: q.Get("model"),
-		Outcome: rollout.Outcome(q.Get("outcome")), IDPrefix: q.Get("id_prefix"), Limit: limit, Cursor: q.Get("cursor"),
+		Query: strings.TrimSpace(q.Get("q")), Status: q.Get("status"), TaskID: q.Get("task_id"), GroupID: q.Get("group_id"),
+		Model: q.Get("model"), Agent: q.Get("agent"), Endpoint: q.Get("endpoint"),
+		Outcome: rollout.Outcome(q.Get("outcome")), IDPrefix: q.Get("id_prefix"),
 	}
 
 	return f, errors.Join(
 		readNumber(q, "min_reward", &f.MinReward),
 		readNumber(q, "max_reward", &f.MaxReward),
+		readCount(q, "min_turns", &f.MinTurns),
+		readCount(q, "max_turns", &f.MaxTurns),
+		readSeconds(q, "min_duration_s", &f.MinDuration),
+		readSeconds(q, "max_duration_s", &f.MaxDuration),
 		readTime(q, "since", &f.Since),
 		readTime(q, "until", &f.Until),
 	)
+}
+
+// readCount reads a parameter that is a whole number from 0 on, if it is given.
+func readCount(q url.Values, name string, into **int) error {
+	text := q.Get(name)
+	if text == "" {
+		return nil
+	}
+
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 0 {
+		return fault.Field(name, "must be a whole number such as 10, got %q", text)
+	}
+
+	*into = &n
+
+	return nil
+}
+
+// maxSeconds is the greatest bound of a duration, some 30 years.
+const maxSeconds = 1e9
+
+// readSeconds reads a parameter that is a duration in seconds, if it is given.
+func readSeconds(q url.Values, name string, into **time.Duration) error {
+	var s *float64
+	if err := readNumber(q, name, &s); err != nil || s == nil {
+		return err
+	}
+
+	if *s < 0 || *s > maxSeconds {
+		return fault.Field(name, "must be from 0 to %g seconds, got %g", maxSeconds, *s)
+	}
+
+	*into = new(time.Duration(math.Round(*s*1e6)) * time.Microsecond)
+
+	return nil
 }
 
 // readNumber reads a parameter that is a finite number, if it is given.

@@ -24,20 +24,31 @@ type abortRequest struct {
 	Reason string `json:"reason" description:"name for display"`
 }
 
-// listRequest selects rollouts; a missing parameter selects all.
+// selectRequest selects rollouts; a missing parameter selects all.
+type selectRequest struct {
+	Status      string  `query:"status" enum:"running,done"`
+	Query       string  `query:"q" maxLength:"500" description:"words that the transcript of a rollout that has ended must have; \"a phrase\" is found as it is, and word* finds the words that begin so"`
+	TaskID      string  `query:"task_id"`
+	GroupID     string  `query:"group_id"`
+	Model       string  `query:"model"`
+	Agent       string  `query:"agent" description:"only rollouts that have ended"`
+	Endpoint    string  `query:"endpoint" description:"name of a model endpoint, or its host and port; only rollouts that have ended"`
+	IDPrefix    string  `query:"id_prefix" description:"begin of the ids"`
+	MinReward   float64 `query:"min_reward" description:"least reward; a rollout without a reward is not listed"`
+	MaxReward   float64 `query:"max_reward" description:"greatest reward; a rollout without a reward is not listed"`
+	MinTurns    int     `query:"min_turns" minimum:"0" description:"least number of turns of the last attempt; only rollouts that have ended"`
+	MaxTurns    int     `query:"max_turns" minimum:"0" description:"greatest number of turns of the last attempt; only rollouts that have ended"`
+	MinDuration float64 `query:"min_duration_s" minimum:"0" description:"least time from the start to the end, in seconds; only rollouts that have ended"`
+	MaxDuration float64 `query:"max_duration_s" minimum:"0" description:"greatest time from the start to the end, in seconds; only rollouts that have ended"`
+	Since       string  `query:"since" description:"earliest start, such as 2026-01-31T12:00:00Z"`
+	Until       string  `query:"until" description:"the start must be before this time"`
+	Outcome     string  `query:"outcome" enum:"completed,agent_failed,agent_timeout,budget_exhausted,aborted,setup_failed,verifier_failed,infra_failed"`
+}
+
 type listRequest struct {
-	Status    string  `query:"status" enum:"running,done"`
-	Query     string  `query:"q" maxLength:"500" description:"words that the transcript of a rollout that has ended must have; \"a phrase\" is found as it is, and word* finds the words that begin so"`
-	TaskID    string  `query:"task_id"`
-	GroupID   string  `query:"group_id"`
-	Model     string  `query:"model"`
-	IDPrefix  string  `query:"id_prefix" description:"begin of the ids"`
-	MinReward float64 `query:"min_reward" description:"least reward; a rollout without a reward is not listed"`
-	MaxReward float64 `query:"max_reward" description:"greatest reward; a rollout without a reward is not listed"`
-	Since     string  `query:"since" description:"earliest start, such as 2026-01-31T12:00:00Z"`
-	Until     string  `query:"until" description:"the start must be before this time"`
-	Outcome   string  `query:"outcome" enum:"completed,agent_failed,agent_timeout,budget_exhausted,aborted,setup_failed,verifier_failed,infra_failed"`
-	Limit     int     `query:"limit" minimum:"1" maximum:"1000" default:"50" description:"number of rollouts in a page"`
-	Cursor    string  `query:"cursor" description:"position to continue from: next of the previous page"`
-	Detail    string  `query:"detail" enum:"true,false" description:"true: include turns, wait state and current attempt of running rollouts; a page then has at most 100"`
+	selectRequest
+	Sort   string `query:"sort" description:"field of the rollouts by which the list is sorted, such as reward, or -reward for the greatest first; those without it are last: rollout_id, task_id, group_id, agent, model, endpoint, outcome, reward, turns, completion_tokens, duration_s, started_at. Only rollouts that have ended"`
+	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"50" description:"number of rollouts in a page"`
+	Cursor string `query:"cursor" description:"position to continue from: next of the previous page"`
+	Detail string `query:"detail" enum:"true,false" description:"true: include turns, wait state and current attempt of running rollouts; a page then has at most 100"`
 }

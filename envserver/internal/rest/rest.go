@@ -79,6 +79,14 @@ func (a *API) Routes() []api.Route {
 			Answers: rollout.Page{},
 			Refuses: api.EngineErrors(http.StatusUnprocessableEntity),
 		}),
+		api.Get("/counts", a.countRollouts, &api.Operation{
+			ID:      "count_rollouts",
+			Tag:     tag,
+			Summary: "Count the caller's rollouts that have ended, by outcome, reward, turns and duration. Operators see all",
+			Reads:   selectRequest{},
+			Answers: rollout.Counts{},
+			Refuses: api.EngineErrors(http.StatusUnprocessableEntity),
+		}),
 		rolloutRoute("", a.getRollout, "get_rollout", "Get the state of a rollout", rollout.State{}),
 		rolloutRoute(
 			"/messages",

@@ -36,6 +36,9 @@ func queryOf(f rollout.Filter) url.Values {
 		"task_id":  f.TaskID,
 		"group_id": f.GroupID,
 		"model":    f.Model,
+		"agent":    f.Agent,
+		"endpoint": f.Endpoint,
+		"sort":     f.Sort,
 		"outcome":  string(f.Outcome),
 		"cursor":   f.Cursor,
 
@@ -49,6 +52,18 @@ func queryOf(f rollout.Filter) url.Values {
 	for name, bound := range map[string]*float64{"min_reward": f.MinReward, "max_reward": f.MaxReward} {
 		if bound != nil {
 			q.Set(name, strconv.FormatFloat(*bound, 'g', -1, 64))
+		}
+	}
+
+	for name, bound := range map[string]*int{"min_turns": f.MinTurns, "max_turns": f.MaxTurns} {
+		if bound != nil {
+			q.Set(name, strconv.Itoa(*bound))
+		}
+	}
+
+	for name, bound := range map[string]*time.Duration{"min_duration_s": f.MinDuration, "max_duration_s": f.MaxDuration} {
+		if bound != nil {
+			q.Set(name, strconv.FormatFloat(bound.Seconds(), 'g', -1, 64))
 		}
 	}
 

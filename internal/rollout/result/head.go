@@ -13,6 +13,9 @@ type Head struct {
 	TaskID   string          `json:"task_id,omitempty"`
 	GroupID  string          `json:"group_id,omitempty"`
 	Owner    string          `json:"owner,omitempty"`
+	Agent    string          `json:"agent,omitempty"`
+	Model    string          `json:"model,omitempty"`
+	Endpoint string          `json:"endpoint,omitempty"`
 	Mode     rollout.Mode    `json:"mode"`
 	Outcome  rollout.Outcome `json:"outcome"`
 	Reward   *float64        `json:"reward"`
@@ -46,6 +49,7 @@ type Head struct {
 func (h *Head) result(rolloutID string) rollout.Result {
 	res := rollout.NewResult(rolloutID)
 	res.TaskID, res.GroupID, res.Owner = h.TaskID, h.GroupID, h.Owner
+	res.Agent, res.Model, res.Endpoint = h.Agent, h.Model, h.Endpoint
 	res.Mode, res.SessionID, res.Phases, res.Sampling = h.Mode, h.SessionID, h.Phases, h.Sampling
 
 	res.Outcome, res.Reward, res.ExitCode = h.Outcome, h.Reward, h.ExitCode

@@ -49,6 +49,10 @@ type Temporal interface {
 		ctx context.Context,
 		request *workflowservice.ListWorkflowExecutionsRequest,
 	) (*workflowservice.ListWorkflowExecutionsResponse, error)
+	CountWorkflow(
+		ctx context.Context,
+		request *workflowservice.CountWorkflowExecutionsRequest,
+	) (*workflowservice.CountWorkflowExecutionsResponse, error)
 }
 
 // startBound bounds the start of a workflow.
@@ -126,6 +130,7 @@ func (c *Client) start(ctx context.Context, spec rollout.Spec) (rollout.State, e
 		name:     rollout.WorkflowName,
 		summary:  summary(spec),
 		labels:   temporal.NewSearchAttributes(searchattr.Typed().AtStart(spec)...),
+		memo:     searchattr.Memo(spec),
 		priority: PriorityOf(spec.Owner, ""),
 		input:    spec,
 	})

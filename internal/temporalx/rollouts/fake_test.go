@@ -75,6 +75,9 @@ type temporal struct {
 	change chan struct{}
 	listed []*workflowservice.ListWorkflowExecutionsRequest
 	list   *workflowservice.ListWorkflowExecutionsResponse
+
+	// queries of CountWorkflow
+	counted []string
 }
 
 func (f *temporal) GetWorkflowUpdateHandle(client.GetWorkflowUpdateHandleOptions) client.WorkflowUpdateHandle {
@@ -112,6 +115,14 @@ func (f *temporal) ListWorkflow(
 ) (*workflowservice.ListWorkflowExecutionsResponse, error) {
 	f.listed = append(f.listed, r)
 	return f.list, f.down
+}
+
+func (f *temporal) CountWorkflow(
+	_ context.Context,
+	r *workflowservice.CountWorkflowExecutionsRequest,
+) (*workflowservice.CountWorkflowExecutionsResponse, error) {
+	f.counted = append(f.counted, r.GetQuery())
+	return &workflowservice.CountWorkflowExecutionsResponse{Count: 3}, f.down
 }
 
 func (f *temporal) ExecuteWorkflow(

@@ -9,6 +9,7 @@ import (
 	"go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/converter"
 	"golang.org/x/sync/errgroup"
 
@@ -27,7 +28,11 @@ func (c *Client) List(ctx context.Context, f rollout.Filter) (rollout.Page, erro
 		rollout.WorkflowName,
 		"",
 		f,
-		func(w *workflowpb.WorkflowExecutionInfo) { page.Rollouts = append(page.Rollouts, inList(w)) },
+		func(w *workflowpb.WorkflowExecutionInfo) {
+			l := inList(w)
+			l.Agent, l.Endpoint = c.memo(w, searchattr.MemoAgent), c.memo(w, searchattr.MemoEndpoint)
+			page.Rollouts = append(page.Rollouts, l)
+		},
 	)
 	if err != nil {
 		return rollout.Page{}, err
@@ -39,6 +44,30 @@ func (c *Client) List(ctx context.Context, f rollout.Filter) (rollout.Page, erro
 	}
 
 	return page, nil
+}
+
+// memo reads a text of a workflow's memo; "": it has none, or it was encrypted with another key.
+func (c *Client) memo(w *workflowpb.WorkflowExecutionInfo, name string) (text string) {
+	p := w.GetMemo().GetFields()[name]
+	if p == nil || c.payloads.FromPayload(p, &text) != nil {
+		return ""
+	}
+
+	return text
+}
+
+// CountRunning counts the running rollouts that a filter selects.
+func (c *Client) CountRunning(ctx context.Context, f rollout.Filter) (int, error) {
+	f.Status = rollout.StatusRunning
+	if err := f.Validate(); err != nil {
+		return 0, err
+	}
+
+	got, err := c.temporal.CountWorkflow(ctx, &workflowservice.CountWorkflowExecutionsRequest{
+		Query: queryOf(rollout.WorkflowName, f, labelsOf(f)),
+	})
+
+	return int(got.GetCount()), classify(err, "count %s", rollout.WorkflowName)
 }
 
 // maxQueries bounds the concurrent queries for a list.

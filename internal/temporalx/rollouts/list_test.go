@@ -17,6 +17,7 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/converter"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
@@ -26,6 +27,39 @@ import (
 	"github.com/rolloutd/rolloutd/internal/temporalx/searchattr"
 	"github.com/rolloutd/rolloutd/internal/trajectory/traceindex"
 )
+
+// The agent and the endpoint of a rollout are those that its memo was given at the start.
+func TestListHasTheMemo(t *testing.T) {
+	t.Parallel()
+	rc, f, _ := newClient(t)
+	_, err := rc.Start(t.Context(), rollout.Spec{
+		ID: "a", Agent: "react", Model: rollout.Model{Endpoint: "vllm", BaseURL: "http://vllm.test/v1"},
+	})
+	require.NoError(t, err)
+
+	fields := map[string]*commonpb.Payload{}
+
+	for name, value := range f.options[0].Memo {
+		fields[name], err = converter.GetDefaultDataConverter().ToPayload(value)
+		require.NoError(t, err)
+	}
+
+	f.list = &workflowservice.ListWorkflowExecutionsResponse{Executions: []*workflowpb.WorkflowExecutionInfo{{
+		Execution: &commonpb.WorkflowExecution{WorkflowId: "rollout-a"}, Memo: &commonpb.Memo{Fields: fields},
+	}}}
+	page, err := rc.List(t.Context(), rollout.Filter{Limit: 1})
+	require.NoError(t, err)
+	require.Equal(t, []string{"react", "vllm"}, []string{page.Rollouts[0].Agent, page.Rollouts[0].Endpoint})
+}
+
+func TestCountRunning(t *testing.T) {
+	t.Parallel()
+	rc, f, _ := newClient(t)
+	n, err := rc.CountRunning(t.Context(), rollout.Filter{TaskID: "t"})
+	require.NoError(t, err)
+	require.Equal(t, 3, n)
+	require.Equal(t, []string{"WorkflowType = 'RolloutWorkflow' AND ExecutionStatus = 'Running' AND RolloutTask = 't'"}, f.counted)
+}
 
 func TestList(t *testing.T) {
 	t.Parallel()

@@ -21,6 +21,7 @@ import (
 type launch struct {
 	id, name, summary string
 	labels            temporal.SearchAttributes
+	memo              map[string]any
 	priority          temporal.Priority
 	input             any
 }
@@ -36,6 +37,7 @@ func (c *Client) startOnce(ctx context.Context, l launch) (bool, error) {
 		WorkflowExecutionErrorWhenAlreadyStarted: true,
 		StaticSummary:                            l.summary,
 		TypedSearchAttributes:                    l.labels,
+		Memo:                                     l.memo,
 		Priority:                                 l.priority,
 		// a worker in this process gets the first task with the response
 		EnableEagerStart: true,

@@ -71,6 +71,17 @@ func (k Keys) AtStart(s rollout.Spec) []temporal.SearchAttributeUpdate {
 	return updates
 }
 
+// Names of a rollout's memo, which lists show and cannot filter by. It is encrypted where payloads are.
+const (
+	MemoAgent    = "agent"
+	MemoEndpoint = "endpoint"
+)
+
+// Memo is the memo with which a rollout is started.
+func Memo(s rollout.Spec) map[string]any {
+	return map[string]any{MemoAgent: s.Agent, MemoEndpoint: s.Model.Upstream()}
+}
+
 // Types maps each name to its type. A namespace must have the attributes before the first rollout starts.
 func Types() map[string]enumspb.IndexedValueType {
 	const keyword = enumspb.INDEXED_VALUE_TYPE_KEYWORD

@@ -332,18 +332,28 @@ class GroupPage:
 
 
 class RolloutFilter(TypedDict, total=False):
-    """Selects rollouts of a list. `since` and `until` bound the start, as RFC 3339. Rollouts without a reward are in no range of rewards."""
+    """Selects rollouts of a list. `since` and `until` bound the start, as RFC 3339. Rollouts without a reward are in no range of rewards.
+
+    `q`, `agent`, `endpoint`, `sort` and the bounds of turns and durations list only rollouts that have ended.
+    """
 
     status: str  # running or done
     q: str  # words of the transcripts of rollouts that have ended; "a phrase" and word* are understood
     task_id: str
     group_id: str
     model: str
+    agent: str
+    endpoint: str  # its name, or its host and port
     outcome: str
     min_reward: float
     max_reward: float
+    min_turns: int  # of the last attempt
+    max_turns: int
+    min_duration_s: float
+    max_duration_s: float
     since: str
     until: str
+    sort: str  # a field such as reward; -reward: the greatest first
 
 
 class Task(TypedDict, total=False):

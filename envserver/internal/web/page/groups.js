@@ -3,7 +3,7 @@ import { get, post } from "./api.js";
 import { compare } from "./compare.js";
 import { $, complain, el, facts, link, section, show, table } from "./dom.js";
 import { keep } from "./keep.js";
-import { outcome, rolloutLink } from "./rollouts.js";
+import { outcome, rolloutLink } from "./columns.js";
 
 const maxItems = 100; // of the list
 

@@ -5,7 +5,7 @@ import { painter } from "./code.js";
 import { $, complain, el, facts, pretty, reveal, seconds } from "./dom.js";
 import { files } from "./files.js";
 import { groupLink } from "./groups.js";
-import { outcome, rolloutLink } from "./rollouts.js";
+import { outcome, rolloutLink } from "./columns.js";
 import { place as savedPlace } from "./saved.js";
 import { search } from "./search.js";
 import { stepList } from "./steps.js";

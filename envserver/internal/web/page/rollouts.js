@@ -1,20 +1,34 @@
-// The list of rollouts, for operators.
+// The list of rollouts.
 import { get } from "./api.js";
-import { $, complain, el, link, seconds, show, table } from "./dom.js";
+import { chooser, shown } from "./columns.js";
+import { histograms } from "./counts.js";
+import { $, complain, el, show, table } from "./dom.js";
+import { chips, fill, read } from "./filters.js";
 import { keep } from "./keep.js";
-import { visible } from "./text.js";
+
+const ofPage = ["sort", "columns"]; // of the address, and no filters
 
 let pages = 1;
+let address = new URLSearchParams(); // the filters, the order and the columns
+let drawn = ""; // the rows on the page
+let counted = ""; // what the histograms are of
 
 /** list shows the rollouts that the query selects, and keeps them fresh until another page is opened. */
 export async function list(query) {
   const again = () => draw().catch((error) => complain(error.message));
-  for (const field of $("filter").elements) if (field.name) field.value = query.get(field.name) ?? "";
-  pages = 1;
+  address = query;
+  [pages, drawn, counted] = [1, "", ""];
+  fill(address);
+  $("chips").replaceChildren(...chips(address, select));
+  $("columns").replaceChildren(chooser(address, (columns) => {
+    place("columns", columns);
+    again();
+  }));
   $("filter").onsubmit = (event) => {
     event.preventDefault();
-    select(wanted());
-    again(); // the filters may be the same
+    const wanted = read();
+    ofPage.forEach((name) => address.has(name) && wanted.set(name, address.get(name)));
+    if (!select(wanted)) again();
   };
   $("more").onclick = () => {
     pages++;
@@ -23,73 +37,74 @@ export async function list(query) {
   await keep(draw);
 }
 
-// wanted are the filters of the form, and the order, which the page's address has.
-const wanted = () => new URLSearchParams([...new FormData($("filter"))].filter(([, v]) => v !== ""));
+const placeOf = (query) => "#/rollouts" + (query.size ? "?" + query : "");
+
+// select opens the list with other filters; false: they are the same.
+function select(query) {
+  if (location.hash === placeOf(query)) return false;
+  location.hash = placeOf(query);
+  return true;
+}
+
+// place keeps in the address how the list is shown.
+function place(name, value) {
+  value ? address.set(name, value) : address.delete(name);
+  history.replaceState(null, "", placeOf(address));
+  drawn = "";
+}
 
 // asked are the filters as REST knows them.
 function asked() {
-  const query = wanted();
-  query.delete("sort");
+  const query = new URLSearchParams(address);
+  query.delete("columns");
   return query;
-}
-
-// select opens the list with other filters, which its address has.
-function select(query) {
-  location.hash = "#/rollouts" + (query.size ? "?" + query : "");
 }
 
 async function draw() {
   const rows = [];
   let cursor = "";
+  let unindexed = 0;
   for (let page = 0; page < pages; page++) {
     const query = asked();
     if (cursor) query.set("cursor", cursor);
     const found = await get("rollouts?" + query);
     rows.push(...found.rollouts);
+    unindexed = found.unindexed ?? 0;
     cursor = found.next ?? "";
     if (!cursor) break;
   }
   if (rows.some((r) => !r.outcome)) await describe(rows);
   complain("");
-  $("counts").replaceChildren(...counts(rows));
   drawTable(rows);
   show("more", cursor !== "");
+  await count(rows, unindexed);
 }
 
-// drawTable shows the rows in the order of the form. The button that has the focus is drawn anew and gets it back.
+// drawTable shows the rows. What has the focus is drawn anew and gets it back.
 function drawTable(rows) {
-  const focused = document.activeElement?.dataset.sort;
-  const order = $("filter").elements.sort.value;
+  const now = JSON.stringify([rows, address.get("sort")]);
+  if (now === drawn && rows.every((r) => r.outcome)) return;
+  drawn = now;
+  const focused = document.activeElement?.dataset.focus;
+  const columns = shown(address);
   const heads = columns.map(({ name, key, number }) => {
-    const button = el("button", { type: "button", class: "sort", "data-sort": key, click: () => sortBy(key, rows) }, name);
-    return number ? { number: button } : button;
+    const head = key ? el("button", { type: "button", class: "sort", "data-focus": "sort " + key, "data-sort": key, click: () => sortBy(key) }, name) : name;
+    return number ? { number: head } : head;
   });
-  $("list").replaceChildren(...table(heads, sorted(rows, order).map(row)));
+  $("list").replaceChildren(...table(heads, rows.map((r) => columns.map(({ number, cell }) => (number ? { number: cell(r) } : cell(r))))));
+  for (const a of $("list").querySelectorAll("tbody a")) a.dataset.focus = a.hash;
+  const order = address.get("sort") ?? "";
   const chosen = $("list").querySelector(`[data-sort="${CSS.escape(order.replace("-", ""))}"]`);
   chosen?.closest("th").setAttribute("aria-sort", order.startsWith("-") ? "descending" : "ascending");
-  if (focused) $("list").querySelector(`[data-sort="${focused}"]`).focus();
+  if (focused) $("list").querySelector(`[data-focus="${CSS.escape(focused)}"]`)?.focus();
+  show("none", !rows.length);
 }
 
-// sortBy orders the rows by a column: up, then down, then as the server lists them.
-function sortBy(key, rows) {
-  const field = $("filter").elements.sort;
-  field.value = { [key]: "-" + key, ["-" + key]: "" }[field.value] ?? key;
-  const query = wanted();
-  history.replaceState(null, "", "#/rollouts" + (query.size ? "?" + query : ""));
-  drawTable(rows);
-}
-
-// sorted returns the rows in an order such as "reward" or "-reward". Rows without the value are last in both.
-function sorted(rows, order) {
-  const down = order.startsWith("-");
-  const column = columns.find((c) => c.key === order.replace("-", ""));
-  if (!column) return rows;
-  const missing = (v) => v === undefined || v === null || v === "";
-  return rows.map((r) => [r, column.value(r)]).sort(([, a], [, b]) => {
-    if (missing(a) || missing(b)) return missing(a) - missing(b);
-    const by = typeof a === "number" ? a - b : String(a).localeCompare(String(b));
-    return down ? -by : by;
-  }).map(([r]) => r);
+// sortBy has the server order the list by a column: up, then down, then as it lists them.
+function sortBy(key) {
+  place("sort", { [key]: "-" + key, ["-" + key]: "" }[address.get("sort")] ?? key);
+  pages = 1;
+  draw().catch((error) => complain(error.message));
 }
 
 // describe adds to the rollouts that run what the list does not have of them: turns, and why they wait.
@@ -103,59 +118,23 @@ async function describe(rows) {
   for (const r of rows) if (!r.outcome) Object.assign(r, now.get(r.rollout_id));
 }
 
-/** rolloutLink returns a link to a rollout's page. */
-export const rolloutLink = (id) => link("rollouts", id);
-
-// lasted is how long a rollout has taken, in seconds.
-const lasted = (r) => ((r.finished_at ? Date.parse(r.finished_at) : Date.now()) - Date.parse(r.started_at)) / 1000;
-
-// The columns: the value sorts, the cell is shown if it is not the value.
-const columns = [
-  { name: "Rollout", key: "rollout", value: (r) => r.rollout_id, cell: (r) => el("span", {}, rolloutLink(r.rollout_id), r.match ? el("small", { class: "match" }, visible(r.match)) : null) },
-  { name: "Task", key: "task", value: (r) => r.task_id },
-  { name: "Model", key: "model", value: (r) => r.model },
-  { name: "Phase", key: "phase", value: (r) => r.phase, cell: phase },
-  { name: "Outcome", key: "outcome", value: (r) => r.outcome, cell: outcome },
-  { name: "Reward", key: "reward", number: true, value: (r) => r.reward },
-  { name: "Turns", key: "turns", number: true, value: (r) => r.turns },
-  { name: "Tokens", key: "tokens", number: true, value: (r) => r.usage?.completion_tokens },
-  { name: "Time", key: "time", number: true, value: lasted, cell: (r) => seconds(lasted(r)) },
-];
-
-const row = (r) => columns.map(({ number, value, cell = value }) => (number ? { number: cell(r) } : cell(r)));
-
-// phase is that of a rollout, and why it waits.
-function phase(r) {
-  return el("span", {}, r.phase.replaceAll("_", " "), r.waiting ? el("small", { class: "match" }, "waiting: " + visible(r.waiting)) : null);
+// count draws the histograms again if the list has changed. A server without an index of rollouts has none.
+async function count(rows, unindexed) {
+  const query = asked();
+  query.delete("sort");
+  const now = JSON.stringify([String(query), unindexed, rows.map((r) => [r.rollout_id, r.outcome])]);
+  if (now === counted) return;
+  counted = now;
+  const counts = query.get("status") === "running" ? null : await get("counts?" + query).catch(() => null);
+  if (now !== counted) return; // the list is another one by now
+  $("counts").replaceChildren(...(counts?.rollouts ? histograms(counts, (filters) => select(new URLSearchParams({ ...Object.fromEntries(address), ...filters }))) : []));
+  $("total").replaceChildren(...total(counts, unindexed));
 }
 
-// counts are the outcomes and rewards of the rollouts, each a button that selects them.
-function counts(rows) {
-  const found = new Map();
-  const count = (text, filters) => {
-    const same = found.get(text) ?? { n: 0, filters };
-    found.set(text, { ...same, n: same.n + 1 });
-  };
-  for (const r of rows) {
-    if (r.outcome) count(r.outcome.replaceAll("_", " "), { outcome: r.outcome });
-    else count("running", { status: "running" });
-    if (typeof r.reward === "number") count("reward " + r.reward, { min_reward: r.reward, max_reward: r.reward });
-  }
-  // a verifier may give each rollout another reward
-  const shown = [...found].sort(([, a], [, b]) => b.n - a.n).slice(0, 12);
-  return shown.map(([text, { n, filters }]) => {
-    const click = () => select(new URLSearchParams({ ...Object.fromEntries(wanted()), ...filters }));
-    return el("button", { type: "button", click }, `${text}: ${n}`);
-  });
-}
-
-export function outcome(r) {
-  if (!r.outcome) return "";
-  return el("span", { class: tone(r) }, r.outcome.replaceAll("_", " "));
-}
-
-// tone is green only for a positive reward, and neutral for no reward and for aborted rollouts.
-function tone(r) {
-  if (r.outcome === "completed") return r.reward > 0 ? "good" : "";
-  return r.outcome === "aborted" ? "" : "bad";
+// total says how many rollouts there are.
+function total(counts, unindexed) {
+  if (!counts) return [];
+  const running = counts.running ? el("button", { type: "button", class: "quiet-button", click: () => select(new URLSearchParams({ ...Object.fromEntries(address), status: "running" })) }, `${counts.running.toLocaleString("en")} running`) : null;
+  const late = Math.max(unindexed, counts.unindexed ?? 0);
+  return [`${counts.rollouts.toLocaleString("en")} ended`, running, late ? ` · ${late.toLocaleString("en")} more are not counted yet` : null].filter(Boolean);
 }
