@@ -170,6 +170,12 @@ def test_skyrl_has_the_reward_on_the_last_step() -> None:
     assert skyrl.linear(RECORDS).records == list(range(len(RECORDS)))
 
 
+def test_skyrl_has_the_rewards_of_evaluations_of_which_nothing_is_trained_on() -> None:
+    rewards = [1.0, None, 0.0]
+    records = [Record(f"r{i}", "g", "t", "completed", reward, ()) for i, reward in enumerate(rewards)]
+    assert skyrl.linear(records).rewards == [1.0, 0.5, 0.0]
+
+
 def test_verifiers_branches_are_the_sequences() -> None:
     for record in RECORDS:
         trace = verifiers.trace(record)

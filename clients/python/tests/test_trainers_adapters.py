@@ -90,7 +90,21 @@ def test_skyrl_generates_a_batch(step_wise: bool) -> None:
     last = [i for i, id in enumerate(output["trajectory_ids"]) if output["trajectory_ids"][i + 1 : i + 2] != [id]]
     assert [output["rewards"][i] for i in last] == [1.0, 1.0, 0.0, 0.0]
     assert [any(output["loss_masks"][i]) for i in last] == [True, True, False, False], "the group without rewards is masked"
-    assert output["rollout_metrics"]["rolloutd/untrained"] == 2
+    assert output["rollout_metrics"]["rolloutd/trained"] == 2
+    assert output["rollout_metrics"]["rolloutd/lost/setup_failed"] == 0.5
+
+
+def test_skyrl_evaluates() -> None:
+    base = pytest.importorskip("skyrl.train.generators.base", reason="skyrl is not installed")
+
+    from rolloutd.skyrl import RolloutdGenerator
+
+    batch = base.GeneratorInput(
+        prompts=[PROMPT], env_classes=["rolloutd"], env_extras=[{}], sampling_params={"temperature": 0.0}, trajectory_ids=None,
+        batch_metadata=base.BatchMetadata(global_step=1, training_phase="eval"),
+    )  # fmt: skip
+    output = asyncio.run(RolloutdGenerator(SERVER, {**TASK, "sampling": {"temperature": 1.0}}).generate(batch))
+    assert output["rewards"] == [1.0]
 
 
 def test_nemo_gym_runs_a_row() -> None:

@@ -10,14 +10,14 @@ import pytest
 from conftest import Answer, Server
 
 from rolloutd import AsyncClient, InvalidError
-from rolloutd.trainers.running import run_group, run_rollout, sampling_of
+from rolloutd.trainers.running import pinned, run_group, run_rollout, sampling_of
 
 LINE = {"rollout_id": "r", "reward": 1, "token_ids": [1, 2], "loss_mask": [0, 1], "logprobs": [0, -1], "spans": [{"turn": 1, "start": 1, "stop": 2, "train": True}]}
 
 
 def group(outcome: str, *rewards: float | None) -> dict[str, Any]:
     members = [{"index": i, "rollout_id": f"g-{i}", "outcome": "completed", "reward": reward} for i, reward in enumerate(rewards)]
-    return {"group_id": "g", "size": len(rewards), "outcome": outcome, "members": members}
+    return {"group_id": "g", "size": len(rewards), "outcome": outcome, "replaced": 1, "members": members}
 
 
 async def with_client(server: Server, run: Any) -> Any:
@@ -40,8 +40,9 @@ def test_a_rollout_becomes_a_record(server: Server, outcome: str, reward: float 
 def test_a_group_without_rewards_has_records_without_sequences(server: Server) -> None:
     server.on("POST /groups", Answer(202, group("")))
     server.on("GET /groups/g", Answer(200, group("failed", None, None)))
-    records = asyncio.run(with_client(server, lambda client: run_group(client, {"group_id": "g"}, 2)))
-    assert [(r.rollout_id, r.reward, r.sequences) for r in records] == [("g-0", None, ()), ("g-1", None, ())]
+    run = asyncio.run(with_client(server, lambda client: run_group(client, {"group_id": "g"}, 2)))
+    assert run.replaced == 1
+    assert [(r.rollout_id, r.reward, r.sequences) for r in run.records] == [("g-0", None, ()), ("g-1", None, ())]
     with pytest.raises(InvalidError, match="from 1 to 128, got 129"):
         asyncio.run(with_client(server, lambda client: run_group(client, {}, 129)))
 
@@ -72,3 +73,9 @@ def test_a_group_whose_caller_is_cancelled_is_aborted(server: Server) -> None:
 def test_sampling_parameters_of_a_trainer() -> None:
     assert sampling_of({"temperature": 0.0, "top_p": 1.0, "top_k": -1, "logprobs": True, "min_p": None}) == {"temperature": 0.0, "top_p": 1.0}
     assert sampling_of({"top_k": 20}) == {"top_k": 20}
+
+
+def test_the_sampling_of_the_purpose_is_pinned() -> None:
+    task = {"sampling": {"top_p": 0.9}, "eval_sampling": {"seed": 1}}
+    assert pinned({**task, "purpose": "train"}, {"temperature": 1.0, "top_p": 1.0}) == {"purpose": "train", "sampling": {"temperature": 1.0, "top_p": 0.9}}
+    assert pinned({**task, "purpose": "eval"}, {"temperature": 0.0}) == {"purpose": "eval", "eval_sampling": {"temperature": 0.0, "seed": 1}}

@@ -22,7 +22,7 @@ from .aio import AsyncClient
 from .errors import RolloutdError
 from .trainers import Limits, fit, trained
 from .trainers.nemo_gym import failure_response, masked_response, verify_response
-from .trainers.running import run_rollout, sampling_of
+from .trainers.running import pinned, run_rollout
 from .trl.rollouts import instruction_of
 
 
@@ -84,7 +84,7 @@ class RolloutdAgent(SimpleResponsesAPIAgent):
         arguments = {"purpose": "train", **self.config.task, **row.get("rolloutd", {})}
         if "instruction" not in arguments:
             arguments["instruction"] = instruction_of(params["input"])
-        arguments["sampling"] = {**sampling_of(params), **(arguments.get("sampling") or {})}
+        arguments = pinned(arguments, params)
         if params.get("max_output_tokens") is not None:
             arguments.setdefault("max_tokens_cap", params["max_output_tokens"])
         return arguments

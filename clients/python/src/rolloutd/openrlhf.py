@@ -19,7 +19,7 @@ from openrlhf.utils.agent import AgentExecutorBase
 from .aio import AsyncClient
 from .trainers import Limits, fit
 from .trainers.openrlhf import execution
-from .trainers.running import run_rollout, sampling_of
+from .trainers.running import pinned, run_rollout
 
 
 class RolloutdExecutor(AgentExecutorBase):
@@ -38,10 +38,9 @@ class RolloutdExecutor(AgentExecutorBase):
         self, prompt: Any, label: Any, sampling_params: Any, max_length: int, hf_tokenizer: Any, llm_engine: Any, images: Any = None
     ) -> dict[str, Any]:
         arguments = {"instruction": prompt, "purpose": "train", **self.task, **_own(label)}
-        pinned = sampling_of({name: getattr(sampling_params, name, None) for name in ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")})
-        arguments["sampling"] = {**pinned, **(arguments.get("sampling") or {})}
+        sampling = {name: getattr(sampling_params, name, None) for name in ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")}
         async with AsyncClient(self.server, token=self.token) as client:
-            record = await run_rollout(client, arguments)
+            record = await run_rollout(client, pinned(arguments, sampling))
 
         record, losses = fit(record, Limits(total=max_length))
         made = execution(record, prompt, label)

@@ -9,8 +9,8 @@ from typing import Any
 from skyrl.train.generators.base import GeneratorInput, GeneratorInterface, GeneratorOutput
 
 from .aio import AsyncClient
-from .trainers import Limits, Losses, Record, fit
-from .trainers.running import run_group, sampling_of
+from .trainers import Limits, Losses, Record, batch_health, fit
+from .trainers.running import pinned, run_group
 from .trainers.skyrl import linear, stepwise
 from .trl.rollouts import instruction_of
 
@@ -45,17 +45,13 @@ class RolloutdGenerator(GeneratorInterface):
         records: dict[int, Record] = {}
         losses = Losses()
         for members, group in zip(groups, ended, strict=True):
-            for i, record in zip(members, group, strict=True):
+            for i, record in zip(members, group.records, strict=True):
                 records[i], lost = fit(record, self._limits)
                 losses += lost
 
         rows = (stepwise if self._step_wise else linear)(records[i] for i in range(len(records)))
         output = rows.output(input_batch.get("trajectory_ids"), stepwise=self._step_wise)
-        output["rollout_metrics"] = {
-            "rolloutd/untrained": sum(not record.sequences or record.reward is None for record in records.values()),
-            "rolloutd/cut_sequences": losses.cut,
-            "rolloutd/dropped_sequences": losses.dropped,
-        }
+        output["rollout_metrics"] = batch_health(records.values(), replaced=sum(group.replaced for group in ended), losses=losses).line()
         return GeneratorOutput(**output)
 
     def _arguments(self, batch: GeneratorInput, index: int) -> dict[str, Any]:
@@ -64,8 +60,7 @@ class RolloutdGenerator(GeneratorInterface):
         metadata = batch.get("batch_metadata")
         purpose = "eval" if metadata is not None and metadata.training_phase == "eval" else "train"
         arguments = {"instruction": instruction_of(batch["prompts"][index]), "purpose": purpose, **self._task, **own}
-        arguments["sampling"] = {**sampling_of(batch.get("sampling_params") or {}), **(arguments.get("sampling") or {})}
-        return arguments
+        return pinned(arguments, batch.get("sampling_params") or {})
 
 
 def _groups(batch: GeneratorInput) -> list[list[int]]:

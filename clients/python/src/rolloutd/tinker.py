@@ -79,9 +79,9 @@ class RolloutdStrategy(RolloutStrategy):
             raise InvalidError(f"dataset: must have groups of RolloutdGroup, got {type(env_group_builder).__name__}")
         arguments = {"purpose": "train", **self.task, **env_group_builder.task}
         async with AsyncClient(self.server, token=self.token) as client:
-            records = await run_group(client, arguments, env_group_builder.size)
+            run = await run_group(client, arguments, env_group_builder.size)
 
-        fitted = [fit(record, self.limits) for record in records]
+        fitted = [fit(record, self.limits) for record in run.records]
         kept = [(record, losses) for record, losses in fitted if trained(record)]
         errors = [RolloutError(record.outcome or "unknown", untrained(record)) for record, _ in fitted if not trained(record)]
         if not kept:

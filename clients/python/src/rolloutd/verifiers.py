@@ -24,7 +24,7 @@ from verifiers.v1.configs.client import resolve_api_key
 
 from .aio import AsyncClient
 from .errors import InvalidError, RolloutdError
-from .trainers.running import run_rollout, sampling_of
+from .trainers.running import pinned, run_rollout
 from .trainers.verifiers import trace as fields_of
 from .trl.rollouts import instruction_of
 
@@ -101,10 +101,9 @@ class RolloutdEnv(vf.Env[RolloutdEnvConfig]):
             arguments |= {"base_url": agent.client.base_url, "model": agent.model, "api_key": resolve_api_key(agent.client)}
 
         sampling = agent.sampling.model_dump(exclude_none=True)
-        arguments["sampling"] = {**sampling_of(sampling), **(arguments.get("sampling") or {})}
         if sampling.get("max_tokens") is not None:
             arguments.setdefault("max_tokens_cap", sampling["max_tokens"])
-        return arguments
+        return pinned(arguments, sampling)
 
 
 class RolloutdTaskData(vf.TaskData):

@@ -19,7 +19,7 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopOutp
 from .aio import AsyncClient
 from .errors import UnscoredError
 from .trainers import Limits, Losses, fit, longest, untrained
-from .trainers.running import run_rollout, sampling_of
+from .trainers.running import pinned, run_rollout
 from .trainers.verl import outputs
 from .trl.rollouts import instruction_of
 
@@ -65,10 +65,9 @@ class RolloutdAgentLoop(AgentLoopBase):
     def _arguments(self, sampling_params: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
         own = (row.get("extra_info") or {}).get("rolloutd") or {}
         arguments = {"instruction": instruction_of(row["raw_prompt"]), "purpose": "train", **self._task, **own}
-        arguments["sampling"] = {**sampling_of(sampling_params), **(arguments.get("sampling") or {})}
         if row.get("uid") is not None:
             arguments.setdefault("group_id", str(row["uid"]))
-        return arguments
+        return pinned(arguments, sampling_params)
 
 
 def _with_steps(output: Any, row: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from .._calls import new_id
@@ -24,6 +25,16 @@ def sampling_of(params: Mapping[str, Any]) -> dict[str, Any]:
     return {name: params[name] for name in names if params.get(name) is not None and (name != "top_k" or params[name] > 0)}
 
 
+def pinned(arguments: Mapping[str, Any], params: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a rollout with the sampling parameters of a trainer, which those of the arguments override.
+
+    Of `sampling` and `eval_sampling` the one of the rollout's purpose is left: the server refuses the other.
+    """
+    name, other = ("eval_sampling", "sampling") if arguments.get("purpose") == "eval" else ("sampling", "eval_sampling")
+    kept = {key: value for key, value in arguments.items() if key != other}
+    return {**kept, name: {**sampling_of(params), **(arguments.get(name) or {})}}
+
+
 async def run_rollout(client: AsyncClient, task: Mapping[str, Any]) -> Record:
     """Runs a rollout. If the caller is cancelled, the rollout is aborted."""
     id = task.get("rollout_id") or new_id()
@@ -36,8 +47,16 @@ async def run_rollout(client: AsyncClient, task: Mapping[str, Any]) -> Record:
     return Record.of(result, await client.rollouts.trajectory(id) if result.reward is not None else ())
 
 
-async def run_group(client: AsyncClient, task: Mapping[str, Any], size: int) -> list[Record]:
-    """Runs a group: a record for each member, in order. rolloutd replaces members that fail for infrastructure."""
+@dataclass(frozen=True)
+class GroupRun:
+    """A group that has ended: a record for each member, in order, and the number of rollouts that rolloutd replaced among them."""
+
+    records: list[Record]
+    replaced: int
+
+
+async def run_group(client: AsyncClient, task: Mapping[str, Any], size: int) -> GroupRun:
+    """Runs a group. rolloutd replaces members that fail for infrastructure. If the caller is cancelled, the group is aborted."""
     if not 1 <= size <= 128:
         raise InvalidError(f"group_size: must be from 1 to 128, got {size}")
     id = task.get("group_id") or new_id()
@@ -46,9 +65,8 @@ async def run_group(client: AsyncClient, task: Mapping[str, Any], size: int) -> 
     except asyncio.CancelledError:
         await _aborted(client.groups.abort, id)
         raise
-    if not any(member.reward is not None for member in group.members):
-        return records_of(group, ())
-    return records_of(group, await client.groups.trajectory(id))
+    graded = any(member.reward is not None for member in group.members)
+    return GroupRun(records_of(group, await client.groups.trajectory(id) if graded else ()), group.replaced)
 
 
 async def _aborted(abort: Callable[[str, str], Awaitable[bool]], id: str) -> None:

@@ -81,13 +81,20 @@ def stepwise(records: Iterable[Record]) -> Rows:
 
 
 def _rewards(records: list[Record]) -> list[float]:
-    """The reward of each record: within its group, a record without training data has the mean of the others."""
+    """The reward of each record: within its group, a record without training data has the mean of the others.
+
+    A group that is masked as a whole, as in evaluations, has its own rewards, and their mean where one is missing.
+    """
     groups: dict[str, list[int]] = {}
     for i, record in enumerate(records):
         groups.setdefault(record.group, []).append(i)
 
-    rewards = [0.0] * len(records)  # of a group that is masked as a whole
+    rewards = [0.0] * len(records)
     for members in groups.values():
-        for i, reward in zip(members, filled_rewards(records[i] for i in members) or (), strict=False):
+        group = [records[i] for i in members]
+        known = [record.reward for record in group if record.reward is not None]
+        mean = sum(known) / len(known) if known else 0.0
+        own = [mean if record.reward is None else record.reward for record in group]
+        for i, reward in zip(members, filled_rewards(group) or own, strict=True):
             rewards[i] = reward
     return rewards

@@ -36,10 +36,12 @@ def samples(group: Iterable[Record], indices: Iterable[int]) -> list[list[Sample
     rewards = filled_rewards(group)
     if rewards is None:
         return []
-    return [
-        [_sample(record, sequence, reward, index) for sequence in trained(record)] or [_removed(record, reward, index)]
-        for record, reward, index in zip(group, rewards, indices, strict=True)
-    ]
+    return [samples_of(record, reward, index) for record, reward, index in zip(group, rewards, indices, strict=True)]
+
+
+def samples_of(record: Record, reward: float, index: int) -> list[Sample]:
+    """The samples of one rollout: at least one, which is removed from the loss if the rollout has no training data."""
+    return [_sample(record, sequence, reward, index) for sequence in trained(record)] or [_removed(record, reward, index)]
 
 
 def _sample(record: Record, sequence: Sequence, reward: float, index: int) -> Sample:
