@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -14,48 +13,29 @@ import (
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/rolloutd/rolloutd/envserver"
 	"github.com/rolloutd/rolloutd/internal/producer"
 	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/testkit/chromium"
 )
 
-// browser is a tab of headless Chromium. Without Chromium the test is skipped; on CI it fails.
+// browser is a tab of headless Chromium.
 type browser struct {
 	t   *testing.T
 	ctx context.Context
+	tab chromium.Tab
 }
 
 func newBrowser(t *testing.T, width, height int) browser {
 	t.Helper()
 
-	path, err := exec.LookPath("chromium")
-	if err != nil {
-		require.Empty(t, os.Getenv("CI"), "CI must have chromium")
-		t.Skip("chromium is not installed")
-	}
-
-	options := append(
-		chromedp.DefaultExecAllocatorOptions[:],
-		chromedp.ExecPath(path),
-		chromedp.UserDataDir(t.TempDir()),
-		chromedp.NoSandbox, // it visits only this test's own server
-		chromedp.WindowSize(width, height),
-		chromedp.WSURLReadTimeout(patience),
-	)
-	alloc, end := chromedp.NewExecAllocator(context.Background(), options...)
-	t.Cleanup(end)
-
-	ctx, closeTab := chromedp.NewContext(alloc)
-	t.Cleanup(closeTab)
-	// starts the browser; its first context bounds its life
-	require.NoError(t, chromedp.Do(ctx))
-	ctx, cancel := context.WithTimeout(ctx, 2*patience)
+	tab := chromium.Open(t, width, height, patience)
+	ctx, cancel := context.WithTimeout(tab.Ctx, 2*patience)
 	t.Cleanup(cancel)
 
-	return browser{t, ctx}
+	return browser{t, ctx, tab}
 }
 
 func (b browser) run(steps ...chromedp.Action[chromedp.Void]) {
@@ -66,17 +46,7 @@ func (b browser) run(steps ...chromedp.Action[chromedp.Void]) {
 // eventually waits until a script returns true.
 func (b browser) eventually(script string) {
 	b.t.Helper()
-
-	ok := assert.Eventuallyf(b.t, func() bool {
-		is, err := chromedp.Run(b.ctx, chromedp.Evaluate[bool](script))
-		return err == nil && is
-	}, patience, 50*time.Millisecond, "%s", script)
-	if ok {
-		return
-	}
-
-	text, err := chromedp.Run(b.ctx, chromedp.Evaluate[string](`location.href + "\n" + document.body.innerText.slice(0, 4000)`))
-	require.FailNow(b.t, "the page shows", "%s (error: %v)", text, err)
+	b.tab.Eventually(script)
 }
 
 // openTab opens a tab of a rollout's page. A script clicks it, because the summary above the tabs is redrawn and moves
@@ -170,6 +140,7 @@ func TestPageInABrowser(t *testing.T) {
 	b.eventually(`document.querySelectorAll("#list a").length === 0 && document.querySelector("#filter [name=q]").value === "missing"`)
 	b.run(chromedp.Navigate(r.url + "/web/#/rollouts"))
 	b.eventually(`(document.querySelector("#list a").click(), true)`)
+	b.openTab("timeline")
 	b.waitForText("#panel-timeline", "running agent")
 	b.openTab("calls")
 	b.waitForText("#panel-calls table", "tool_calls")
@@ -237,12 +208,9 @@ func TestPageOfGroups(t *testing.T) {
 	b.waitForText("#group", "aborted")
 }
 
-// producing returns a server with a producer that has a value in every member, and a failing delivery.
-func producing(t *testing.T) (*rig, *fakeProducers) {
-	t.Helper()
-
-	f := newFakeProducers()
-	f.states["math"] = producer.State{
+// mathProducer has a value in every member.
+func mathProducer() producer.State {
+	return producer.State{
 		ID:      "math",
 		Name:    "algebra",
 		Sink:    "trainer",
@@ -269,6 +237,14 @@ func producing(t *testing.T) (*rig, *fakeProducers) {
 		Evaluated: []producer.Evaluation{{Step: 5, Rollouts: 4, Sum: 2, Passed: 2}},
 		StartedAt: time.Unix(1_700_000_000, 0),
 	}
+}
+
+// producing returns a server with a producer and a failing delivery.
+func producing(t *testing.T) (*rig, *fakeProducers) {
+	t.Helper()
+
+	f := newFakeProducers()
+	f.states["math"] = mathProducer()
 	failing := rollout.Delivery{
 		Sink:    "trainer",
 		GroupID: "math-39",

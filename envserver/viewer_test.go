@@ -246,7 +246,7 @@ func startViewer(t *testing.T, session []agentCall, query string) browser {
 // A reader sees each tool call as what it is, finds the failing command of the verifier, and searches.
 func TestPageShowsATranscript(t *testing.T) {
 	t.Parallel()
-	b := startViewer(t, mendingSession(), "")
+	b := startViewer(t, mendingSession(), "?tab=timeline")
 
 	for _, part := range []string{
 		"System prompt", "drops empty fields", "I'll look at the failing test first.", "1 failed, 3 passed", "def split(line):",

@@ -55,13 +55,8 @@ func downloads(
 		}
 
 		err = writeTo(s.out, path, func(w io.Writer) error { return fetch(cmd.Context(), c, of, id, w) })
-
-		switch {
-		case group:
-		case fault.Is(err, fault.NotFound) && isGroup(cmd.Context(), c, id):
-			err = fmt.Errorf("%w: it is a group:  rolloutd %s --group %s", err, cmd.Name(), id)
-		default:
-			err = needsRollout(cmd.Context(), c, err, id)
+		if !group && fault.Is(err, fault.NotFound) {
+			err = fmt.Errorf("%w; if that is a group:  rolloutd %s --group %s", err, cmd.Name(), id)
 		}
 
 		return hint(err, c)

@@ -8,8 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-
-	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
 // Strict makes a command and its subcommands refuse flags with an empty value, and reword errors about
@@ -27,17 +25,16 @@ func flagError(cmd *cobra.Command, err error) error {
 	)
 	switch {
 	case errors.As(err, &value):
-		return fault.New(
-			fault.Invalid,
+		return fmt.Errorf(
 			"--%s: must be %s, got %q",
 			value.GetFlag().Name,
 			describeType(value.GetFlag().Value.Type()),
 			value.GetValue(),
 		)
 	case errors.As(err, &none):
-		return fault.New(fault.Invalid, "%v; see %s --help", err, cmd.CommandPath())
+		return fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())
 	default:
-		return &fault.Error{Kind: fault.Invalid, Err: err}
+		return err
 	}
 }
 
@@ -63,9 +60,9 @@ func checkValues(flags *pflag.FlagSet) error {
 		d, err := time.ParseDuration(f.Value.String())
 		switch {
 		case f.Value.Type() == "string" && strings.TrimSpace(f.Value.String()) == "":
-			errs = append(errs, fault.New(fault.Invalid, "--%s: must not be empty", f.Name))
+			errs = append(errs, fmt.Errorf("--%s: must not be empty", f.Name))
 		case f.Value.Type() == "duration" && err == nil && d < 0:
-			errs = append(errs, fault.New(fault.Invalid, "--%s: must not be negative, got %s", f.Name, d))
+			errs = append(errs, fmt.Errorf("--%s: must not be negative, got %s", f.Name, d))
 		}
 	})
 
@@ -81,7 +78,7 @@ func Arguments(names ...string) cobra.PositionalArgs {
 				takes = strings.Join(names, " ")
 			}
 
-			return fault.New(fault.Invalid, "%s takes %s, got %s", cmd.CommandPath(), takes, quoted(args))
+			return fmt.Errorf("%s takes %s, got %s", cmd.CommandPath(), takes, quoted(args))
 		}
 
 		for i, arg := range args {
@@ -98,7 +95,7 @@ func Arguments(names ...string) cobra.PositionalArgs {
 func OneOrMore(name string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
-			return fault.New(fault.Invalid, "%s takes one %s or more, got none", cmd.CommandPath(), name)
+			return fmt.Errorf("%s takes one %s or more, got none", cmd.CommandPath(), name)
 		}
 
 		for _, arg := range args {
@@ -113,7 +110,7 @@ func OneOrMore(name string) cobra.PositionalArgs {
 
 func filled(cmd *cobra.Command, name, arg string) error {
 	if strings.TrimSpace(arg) == "" {
-		return fault.New(fault.Invalid, "%s: %s must not be empty", cmd.CommandPath(), name)
+		return fmt.Errorf("%s: %s must not be empty", cmd.CommandPath(), name)
 	}
 
 	return nil
@@ -140,5 +137,5 @@ func Subcommands(cmd *cobra.Command, args []string) error {
 		hint = "did you mean " + strings.Join(near, " or ") + "?"
 	}
 
-	return fault.New(fault.Invalid, "%[2]s has no command %[1]q; %[3]s", args[0], cmd.CommandPath(), hint)
+	return fmt.Errorf("%[2]s has no command %[1]q; %[3]s", args[0], cmd.CommandPath(), hint)
 }

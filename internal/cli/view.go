@@ -81,10 +81,14 @@ func ViewTurn(ctx context.Context, c *client.Client, id string, turn int, w io.W
 	return nil
 }
 
-// allTurns returns all turns of a rollout, with the beginnings of long texts.
+// allTurns returns all turns of a rollout, with the beginnings of long texts. One without a model call has no trace.
 func allTurns(ctx context.Context, c *client.Client, id string) (turns []transcript.Turn, err error) {
 	for after := 0; ; {
 		page, err := c.Turns(ctx, id, after)
+		if after == 0 && fault.Is(err, fault.NotFound) {
+			return nil, nil
+		}
+
 		if err != nil {
 			return nil, err
 		}

@@ -168,7 +168,14 @@ func scripts(t *testing.T, text string) scripted.Scripts {
 func killSandbox(t *testing.T, data string) bool {
 	t.Helper()
 
-	all, err := filepath.Glob(filepath.Join(data, "sandboxes", "*", "bwrap.json"))
+	return killSandboxOf(t, data, "*")
+}
+
+// killSandboxOf kills the first process of a random running sandbox whose name matches a pattern.
+func killSandboxOf(t *testing.T, data, pattern string) bool {
+	t.Helper()
+
+	all, err := filepath.Glob(filepath.Join(data, "sandboxes", pattern, "bwrap.json"))
 	require.NoError(t, err)
 	rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 

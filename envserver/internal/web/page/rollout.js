@@ -29,6 +29,7 @@ export async function rollout(id, query) {
   const { signal } = pageLeft;
   const path = "rollouts/" + encodeURIComponent(id);
   const place = new URLSearchParams(query);
+  $("rollout").replaceChildren(); // what is left of another one would answer to clicks
   let state = await get(path);
   let head = null; // of the result, when the rollout has ended
 
@@ -36,7 +37,7 @@ export async function rollout(id, query) {
   const abort = el("button", { type: "button", hidden: true, click: () => end(abort, path) }, "Abort");
   const summary = el("div", { class: "summary" });
   const log = el("ol", { class: "log" });
-  const left = transcript(path, { onTurns: () => redraw("timeline", "calls"), onShow: (turn) => openTokens({ turn }) });
+  const left = transcript(path, { onTurns: () => redraw("timeline", "calls"), onShow: (turn) => openTokens({ turn }), onTurn: (turn) => openTurn(turn) });
   const truth = tokens(path, () => head?.untrained, (changes) => remember(changes));
 
   const remember = (changes) => {
@@ -102,7 +103,7 @@ export async function rollout(id, query) {
   };
 
   draw();
-  right.open(place.get("tab") ?? (state.phase === "done" && state.outcome !== "completed" ? "verifier" : "timeline"));
+  right.open(place.get("tab") ?? (state.phase === "done" && !(state.outcome === "completed" && state.reward >= 1) ? "verifier" : "timeline"));
   siblings(state, summary, signal);
   const loaded = state.phase === "done" ? finish() : null;
 

@@ -13,7 +13,10 @@ export function toolCall(name, text, rest) {
   const output = el("div", { class: "output" });
   const [title, body] = rest?.bytes || !args ? ["", [block(text, { rest })]] : shape(args);
   const node = el("section", { class: "call" }, el("header", {}, el("b", {}, visible(name || "tool")), el("code", { class: "title" }, visible(title)), chips), body, output);
+  let ended = null; // how: {failed, text}; null: it has no result
+  let over = false; // the rollout has ended
   const exit = (status) => {
+    if (status) ended = { ...ended, failed: true };
     if (!chips.querySelector(".exit")) chips.prepend(el("span", { class: "exit " + (status ? "bad" : "good") }, `exit ${status}`));
   };
   return {
@@ -21,8 +24,9 @@ export function toolCall(name, text, rest) {
     /** result shows the call's result; that of a rollout's trace replaces that of its events. */
     result(resultText, resultRest) {
       const answer = resultRest?.bytes ? null : wrapped(resultText);
-      if (Number.isInteger(answer?.exit)) exit(answer.exit);
       const found = answer ? [answer.output, answer.error].filter(Boolean).join("\n") : resultText;
+      ended = { ...ended, text: found };
+      if (Number.isInteger(answer?.exit)) exit(answer.exit);
       output.replaceChildren(found ? block(found, { rest: resultRest, paint: resultPainter(args) }) : el("p", { class: "quiet" }, "no output"));
     },
     /** status shows how the call ended; exit may be missing. */
@@ -37,11 +41,26 @@ export function toolCall(name, text, rest) {
     /** timing shows how long the call took, and whether it failed. */
     timing({ seconds: took, failed, running }) {
       if (running || took !== undefined) chips.querySelector(".took")?.remove();
-      if (running) chips.append(el("span", { class: "took running" }, "running"));
+      if (running && !over) chips.append(el("span", { class: "took running" }, "running"));
       else if (took !== undefined) chips.append(el("span", { class: "took" }, seconds(took)));
       if (failed && !chips.querySelector(".failed")) chips.prepend(el("span", { class: "failed bad" }, "failed"));
-      if (failed) node.classList.add("has-failed");
+      if (failed) {
+        node.classList.add("has-failed");
+        ended = { ...ended, failed: true };
+      }
     },
+    /** over says that the rollout has ended: there comes no result any more. */
+    over() {
+      over = true;
+      if (ended) return;
+      chips.querySelector(".running")?.remove();
+      output.replaceChildren(el("p", { class: "bad" }, "no result"));
+    },
+    /** failure is the last line of a failed call's result; null: it did not fail. */
+    failure: () => (!ended ? "no result" : ended.failed ? lastLine(ended.text ?? "") : null),
+    /** about is the call in a line; key is equal for equal calls. */
+    about: [name || "tool", title || firstLine(args)].filter(Boolean).join(" "),
+    key: `${name} ${text}`,
   };
 }
 
@@ -52,6 +71,14 @@ function parse(text) {
   } catch {
     return null; // the model wrote no JSON
   }
+}
+
+const firstLine = (args) => (string(args?.command, args?.cmd, args?.script) ?? "").trim().split("\n")[0].slice(0, 120);
+
+// lastLine is the last line that says more than the exit status.
+function lastLine(text) {
+  const lines = text.split("\n").map((line) => line.trim()).filter(Boolean);
+  return (lines.findLast((line) => !/^Exit code: \d+$/.test(line)) ?? lines.at(-1) ?? "no output").slice(0, 200);
 }
 
 const string = (...values) => values.find((v) => typeof v === "string");

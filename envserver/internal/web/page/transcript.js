@@ -2,16 +2,19 @@
 import { get } from "./api.js";
 import { branches } from "./branches.js";
 import { el, seconds } from "./dom.js";
+import { findings } from "./findings.js";
 import { stepHeading, stepOf } from "./steps.js";
 import { block, size, visible } from "./text.js";
 import { toolCall } from "./toolcall.js";
 
 /** transcript returns the node, a function that adds an event, and one that loads the recorded turns. */
-export function transcript(path, { onTurns, onShow }) {
+export function transcript(path, { onTurns, onShow, onTurn }) {
+  const unusual = el("div");
   const list = el("div", { class: "turns" });
   const note = el("p", { class: "quiet", role: "status" });
-  const node = el("div", {}, list, note);
+  const node = el("div", {}, unusual, list, note);
   const calls = new Map(); // by id: the latest call
+  const called = []; // all recorded calls with their turns
   const times = new Map(); // by id: {from, to, failed}
   const turns = [];
   let live = null; // the article to which events are added
@@ -22,7 +25,8 @@ export function transcript(path, { onTurns, onShow }) {
     if (t) calls.get(id)?.timing({ seconds: t.to && t.from ? (t.to - t.from) / 1000 : undefined, failed: t.failed, running: !t.to });
   };
   const current = () => live ?? (live = list.appendChild(el("article", { class: "turn", tabindex: "-1" })));
-  const call = (into, id, made) => {
+  const call = (into, id, made, turn) => {
+    called.push({ ...made, turn });
     for (const written of into.querySelectorAll(".as-written")) written.open = false;
     into.append(made.node);
     calls.set(id, made);
@@ -67,6 +71,7 @@ export function transcript(path, { onTurns, onShow }) {
         recorded = true;
         list.replaceChildren();
         calls.clear();
+        called.length = 0;
       }
       for (const turn of page.turns) {
         const of = stepOf(turn, steps);
@@ -83,6 +88,8 @@ export function transcript(path, { onTurns, onShow }) {
     } while (after);
     note.textContent = turns.length ? "" : "No model call was recorded.";
     if (turns.length && !turns.some((t) => t.parts.some((p) => p.kind === "user"))) await weave();
+    for (const made of called) made.over();
+    if (turns.length) unusual.replaceChildren(findings(turns, why, called, onTurn) ?? "");
   };
 
   // weave adds the agent's own record: an agent that continues by token ids sends no messages.
@@ -97,14 +104,16 @@ export function transcript(path, { onTurns, onShow }) {
         before.push(...parts.filter((p) => p.type === "text").map((p) => said("user", p.text)));
         continue;
       }
-      const article = list.querySelector(`[data-turn="${replied.shift()?.turn}"]`);
+      const turn = replied.shift()?.turn;
+      const article = list.querySelector(`[data-turn="${turn}"]`);
       if (!article) break;
       article.querySelector("header").after(...before);
       before = [];
       for (const part of parts.filter((p) => p.type === "tool")) {
         const made = toolCall(part.tool, JSON.stringify(part.state?.input ?? {}));
-        call(article, part.callID, made);
+        call(article, part.callID, made, turn);
         const { output, error, metadata, status } = part.state ?? {};
+        if (status === "running") continue;
         made.result([output, error].filter(Boolean).join("\n"));
         made.status({ exit: metadata?.exit_code, failed: status === "error" });
       }
@@ -115,7 +124,7 @@ export function transcript(path, { onTurns, onShow }) {
     const out = el("article", { class: "turn", tabindex: "-1", "data-turn": turn.turn }, heading(turn, onShow));
     turn.parts.forEach((part, i) => {
       const rest = part.bytes ? { bytes: part.bytes, path: `${path}/turns/${turn.turn}/parts/${i}` } : null;
-      if (part.kind === "tool_call") call(out, part.call_id, toolCall(part.name, part.text, rest));
+      if (part.kind === "tool_call") call(out, part.call_id, toolCall(part.name, part.text, rest), turn.turn);
       else if (part.kind === "tool_result" && calls.has(part.call_id)) calls.get(part.call_id).result(part.text, rest);
       else out.append(said(part.kind, part.text, rest));
     });
@@ -151,6 +160,7 @@ function said(kind, text, rest) {
 /** why says what is unusual about a turn. */
 export function why(turn) {
   const list = [];
+  if (turn.finish_reason === "length") list.push(["warn", "the reply was cut off at its largest length"]);
   if (turn.broken) list.push(["bad", "no complete reply: " + turn.broken]);
   if (turn.prefix_break) list.push(["warn", `prefix break at token ${turn.prefix_break.at} after turn ${turn.prefix_break.after_turn}`]);
   if (turn.delivered === false && !turn.broken) list.push(["warn", "the reply did not reach the agent"]);
@@ -158,7 +168,7 @@ export function why(turn) {
   if (turn.constrained) list.push(["warn", "sampled under " + turn.constrained]);
   if (turn.repaired) list.push(["warn", "reply repaired: " + turn.repaired]);
   if (turn.fallback) list.push(["warn", turn.fallback]);
-  if (turn.upstream_tries > 1) list.push(["warn", `${turn.upstream_tries} tries`]);
+  if (turn.upstream_tries > 1) list.push(["quiet", `${turn.upstream_tries} tries`]);
   return list;
 }
 

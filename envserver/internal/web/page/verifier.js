@@ -25,16 +25,17 @@ function ran(of) {
   if (!list.length && !script) return el("p", { class: "quiet" }, "No verifier ran.");
   return [
     list.map((c, i) => command(c, `Command ${i + 1} of ${list.length}`)),
-    script ? command({ cmd: "", exit_code: of.test_exit_code, stdout: of.verifier_stdout, stderr: of.verifier_stderr }, "Test script") : null,
+    script ? command({ cmd: "", exit_code: of.test_exit_code, stdout: of.verifier_stdout, stderr: of.verifier_stderr }, "Test script", !(of.reward >= 1)) : null,
   ];
 }
 
-function command(c, name) {
+// A test script that says by its reward alone that it failed may exit with 0.
+function command(c, name, open = false) {
   const failed = Boolean(c.exit_code);
   const first = visible((c.cmd || "").split("\n")[0].slice(0, 120));
   const status = Number.isInteger(c.exit_code) ? el("span", { class: failed ? "bad" : "good" }, `exit ${c.exit_code}`) : null;
   const output = (title, text) => (text ? [el("h4", {}, title), block(text)] : []);
-  return el("details", { class: "command-result" + (failed ? " has-failed" : ""), open: failed },
+  return el("details", { class: "command-result" + (failed ? " has-failed" : ""), open: failed || open },
     el("summary", {}, el("b", {}, name), " ", el("code", {}, first), el("span", { class: "chips" }, status, el("span", {}, seconds(c.duration_s ?? null)))),
     c.cmd ? block(c.cmd, { className: "command" }) : null, output("stdout", c.stdout), output("stderr", c.stderr),
     c.stdout || c.stderr ? null : el("p", { class: "quiet" }, "no output"));
