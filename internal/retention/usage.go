@@ -10,7 +10,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -37,22 +36,38 @@ func Measure(ctx context.Context, s *store.Store) ([]Usage, error) {
 			return nil, err
 		}
 
-		add(kinds, Usage{Kind: kindOf(b.Key), Blobs: 1, Bytes: b.Size, Oldest: b.At})
+		kind := kindOf(b.Key)
+		if kinds[kind] == nil {
+			kinds[kind] = &Usage{Kind: kind, Oldest: b.At}
+		}
+
+		u := kinds[kind]
+		u.Blobs, u.Bytes = u.Blobs+1, u.Bytes+b.Size
+
+		if b.At.Before(u.Oldest) {
+			u.Oldest = b.At
+		}
 	}
 
-	return sorted(kinds), nil
+	all := make([]Usage, 0, len(kinds))
+	for _, u := range kinds {
+		all = append(all, *u)
+	}
+
+	sortUsage(all)
+
+	return all, nil
 }
 
 // MeasureFolder sums the files of a host's data folder by the entries of the folder, the largest first, without those
-// below a path of skip. A kind is "host: " and the name of the entry, or of that beside which it is kept. A folder that does
-// not exist holds nothing.
+// below a path of skip. A kind is "host: " and the name of the entry. A folder that does not exist holds nothing.
 func MeasureFolder(dir string, skip ...string) ([]Usage, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
 
-	kinds := map[string]*Usage{}
+	var all []Usage
 
 	for _, e := range entries {
 		u, err := measureTree(filepath.Join(dir, e.Name()), skip)
@@ -60,32 +75,14 @@ func MeasureFolder(dir string, skip ...string) ([]Usage, error) {
 			return nil, err
 		}
 
-		u.Kind = "host: " + beside.ReplaceAllString(e.Name(), "")
-		add(kinds, u)
+		if u.Kind = "host: " + e.Name(); u.Blobs > 0 {
+			all = append(all, u)
+		}
 	}
 
-	return sorted(kinds), nil
-}
+	sortUsage(all)
 
-// beside is the end of the name of a file that is kept beside another one: of SQLite, a lock, an earlier log.
-var beside = regexp.MustCompile(`(-wal|-shm|\.lock|\.1)$`)
-
-// add adds to the sum of a kind.
-func add(kinds map[string]*Usage, more Usage) {
-	if more.Blobs == 0 {
-		return
-	}
-
-	u := kinds[more.Kind]
-	if u == nil {
-		u = &Usage{Kind: more.Kind, Oldest: more.Oldest}
-		kinds[more.Kind] = u
-	}
-
-	u.Blobs, u.Bytes = u.Blobs+more.Blobs, u.Bytes+more.Bytes
-	if more.Oldest.Before(u.Oldest) {
-		u.Oldest = more.Oldest
-	}
+	return all, nil
 }
 
 // measureTree sums the files of a tree. What is removed or cannot be read meanwhile is left out.
@@ -118,18 +115,10 @@ func measureTree(root string, skip []string) (u Usage, err error) {
 	return u, err
 }
 
-// sorted returns the kinds, the largest first.
-func sorted(kinds map[string]*Usage) []Usage {
-	all := make([]Usage, 0, len(kinds))
-	for _, u := range kinds {
-		all = append(all, *u)
-	}
-
+func sortUsage(all []Usage) {
 	slices.SortFunc(all, func(a, b Usage) int {
 		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(a.Kind, b.Kind))
 	})
-
-	return all
 }
 
 // kindOf names what a blob is, for people.

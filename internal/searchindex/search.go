@@ -30,11 +30,7 @@ func (x *Index) Search(ctx context.Context, f rollout.Filter) (page rollout.Page
 
 		return err
 	})
-
 	page.Unindexed = int(x.missing.Load())
-	if until := x.until.Load(); until > 0 {
-		page.IndexedUntil = new(time.UnixMicro(until).UTC())
-	}
 
 	return page, err
 }

@@ -16,11 +16,12 @@ import (
 )
 
 // Packages of clients: MCP is the SDK of the Model Context Protocol, MCP2 its second generation, E2B the
-// SDK of E2B's sandboxes.
+// SDK of E2B's sandboxes. Axe checks pages for people who cannot see them.
 const (
 	MCP  = "@modelcontextprotocol/sdk@1.32.2"
 	MCP2 = "@modelcontextprotocol/client@2.4.0"
 	E2B  = "e2b@2.51.0"
+	Axe  = "axe-core@4.14.1"
 )
 
 // Run runs a script with the package installed. The script must print "all checks held" at its end. Without
@@ -28,10 +29,7 @@ const (
 func Run(t *testing.T, pkg, script string, args ...string) {
 	t.Helper()
 
-	if _, err := exec.LookPath("node"); err != nil {
-		require.Empty(t, os.Getenv("CI"), "CI must have node")
-		t.Skip("node is not installed")
-	}
+	needNode(t)
 
 	text, err := os.ReadFile(script)
 	require.NoError(t, err)
@@ -73,6 +71,27 @@ func installed(t *testing.T, pkg string) string {
 	require.NoError(t, os.WriteFile(ready, nil, 0o600))
 
 	return dir
+}
+
+// Read returns a file of an installed package. Without node the test is skipped, except on CI.
+func Read(t *testing.T, pkg, file string) string {
+	t.Helper()
+	needNode(t)
+
+	name, _, _ := strings.Cut(pkg, "@")
+	text, err := os.ReadFile(filepath.Join(installed(t, pkg), "node_modules", name, file))
+	require.NoError(t, err)
+
+	return string(text)
+}
+
+func needNode(t *testing.T) {
+	t.Helper()
+
+	if _, err := exec.LookPath("node"); err != nil {
+		require.Empty(t, os.Getenv("CI"), "CI must have node")
+		t.Skip("node is not installed")
+	}
 }
 
 // locked waits for the lock: another test process may be installing.

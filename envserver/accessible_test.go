@@ -1,0 +1,71 @@
+package envserver_test
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/envserver"
+	"github.com/rolloutd/rolloutd/internal/testkit/jsclient"
+)
+
+// audit returns what axe finds wrong on the page: the rule, and the element.
+const audit = `axe.run(document, {resultTypes: ["violations"]}).then((found) =>
+	found.violations.flatMap((v) => v.nodes.map((n) => v.id + ": " + n.html.slice(0, 160) + ": " + (n.any[0] ?? n.all[0] ?? n.none[0])?.message)))`
+
+// axe finds nothing wrong on any page, and any tab of a rollout, in the light and the dark scheme.
+func TestPageIsAccessible(t *testing.T) {
+	t.Parallel()
+
+	axe := jsclient.Read(t, jsclient.Axe, "axe.min.js")
+	producers := newFakeProducers()
+	producers.states["math"] = mathProducer()
+
+	r, groups := withGroups(t, withWeb, func(o *envserver.Options) { o.Producers = producers })
+	r.record(mendingSession())
+
+	status, _, out := r.do("POST", "/groups", groupBody("siblings"))
+	require.Equal(t, http.StatusAccepted, status, out)
+	groups.finish("siblings", new(1.0), new(0.5))
+
+	for _, id := range []string{"siblings-0", "siblings-1"} {
+		r.begin(id)
+	}
+
+	b := newBrowser(t, 1440, 1000)
+	b.run(chromedp.Navigate(r.url + "/web/"))
+
+	ready, err := chromedp.Run(b.ctx, chromedp.Evaluate[bool](axe+`; typeof axe.run === "function"`))
+	require.NoError(t, err)
+	require.True(t, ready)
+
+	for _, page := range []struct{ at, ready string }{
+		{"#/", `document.querySelector("#fields label")`},
+		{"#/rollouts", `document.querySelector("#list a")`},
+		{"#/groups", `document.querySelector("#group-list a")`},
+		{"#/groups/siblings", `document.querySelector("#group td")`},
+		{"#/producers", `document.querySelector("#producer-list a")`},
+		{"#/producers/math", `document.querySelector("#producer td")`},
+		{"#/rollouts/siblings-0", `document.querySelector("#rollout [data-turn='6']")`},
+		{"#/rollouts/siblings-0?tab=calls", `document.querySelector("#panel-calls td")`},
+		{"#/rollouts/siblings-0?tab=verifier", `document.querySelector("#panel-verifier dt")`},
+		{"#/rollouts/siblings-0?tab=tokens", `document.querySelector("#panel-tokens .break")`},
+		{"#/rollouts/siblings-0?tab=files", `document.querySelector("#panel-files .tree")`},
+		{"#/rollouts/siblings-0?tab=logs", `document.querySelector("#panel-logs summary")`},
+		{"#/rollouts/siblings-0?tab=data", `document.querySelector("#panel-data pre")`},
+	} {
+		b.run(chromedp.Navigate(r.url + "/web/" + page.at)) // of the same document, which keeps axe
+		b.eventually(`Boolean(` + page.ready + `?.checkVisibility())`)
+
+		for _, scheme := range []string{"light", "dark"} {
+			b.run(setColorScheme(scheme))
+
+			wrong, err := chromedp.Run(b.ctx, chromedp.Evaluate[[]string](audit, chromedp.EvalAwaitPromise))
+			require.NoError(t, err)
+			assert.Emptyf(t, wrong, "%s, %s", page.at, scheme)
+		}
+	}
+}
