@@ -389,6 +389,10 @@ func checkTasks(
 ) (sound []taskset.Task, broken int) {
 	for _, i := range chosen {
 		t, err := set.Task(i)
+		for _, note := range t.Notes {
+			fmt.Fprintf(w, "note    %-28s %s: %s\n", set.Name(i), t.Source, note)
+		}
+
 		if err == nil {
 			if err = check.Check(t.Arguments()); err != nil {
 				err = fmt.Errorf("%s: %w", t.Source, err)

@@ -2,10 +2,10 @@ package grading
 
 import (
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"maps"
-	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -15,12 +15,16 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/sandbox"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
+	"github.com/rolloutd/rolloutd/internal/text"
 )
 
-// Many test scripts install their test runner when they run. Where that is not possible the runner is missing, and the
+// Many test scripts install their test runner when they run, and what their tests import. Where that is not possible, the
 // script writes a 0 for any work. So a script whose 0 may come from that runs once without work and with stand-ins:
-// functions with the names of runners, which succeed where nothing else has the name. If that changes the reward, the
-// missing runner decides it.
+// functions with the names of programs, which succeed where the program cannot run for a reason that no work can change. If
+// that changes the reward, this reason decides it.
+
+//go:embed standin.sh
+var standInFunctions string
 
 // runners are programs that run tests, which no task asks for.
 var runners = []string{
@@ -28,24 +32,30 @@ var runners = []string{
 	"phpunit", "pipenv", "pipx", "pnpm", "poetry", "py.test", "pytest", "rspec", "tox", "uv", "uvx", "vitest", "yarn",
 }
 
-// runnerModules are modules of Python that do.
+// helpers are programs that tests are often run or installed by, beside Python.
+var helpers = []string{"apt", "apt-get", "cargo", "curl", "go", "make", "node", "npm", "pip", "pip3"}
+
+// runnerModules are modules of Python that run tests.
 var runnerModules = []string{"behave", "coverage", "nose2", "nox", "pytest", "robot", "tox", "uv", "xdist"}
 
 // pythons are names of Python.
 var pythons = regexp.MustCompile(`^python[0-9.]*$`)
 
-// standIns is the file in which stand-ins note their names.
+// startWrappers are programs that start the program which follows.
+var startWrappers = []string{"env", "nice", "stdbuf", "timeout"}
+
+// standIns is the file in which stand-ins note why a program cannot run.
 const standIns = wire.VerifierLogs + "/stand-ins"
 
-// withStandIns puts stand-ins before a script; it is false for one that calls no runner, or looks for programs where the
-// work may have them.
+// withStandIns puts stand-ins before a script; it is false for one that has none, or looks for programs where the work may
+// have them.
 func withStandIns(script string) (string, bool) {
 	file, err := parsed(script)
 	if err != nil || searchesWork(script) {
 		return "", false
 	}
 
-	names, modules := map[string]bool{}, map[string][]string{}
+	names, wrappers := map[string]bool{}, map[string]bool{}
 
 	syntax.Walk(file, func(n syntax.Node) bool {
 		call, ok := n.(*syntax.CallExpr)
@@ -53,51 +63,36 @@ func withStandIns(script string) (string, bool) {
 			return true
 		}
 
-		name := call.Args[0].Lit()
-		if slices.Contains(runners, name) {
-			names[name] = true
+		first := call.Args[0].Lit()
+		if !slices.Contains(startWrappers, first) {
+			names[first] = hasStandIn(first)
+			return true
 		}
 
-		if module := moduleOf(call.Args); pythons.MatchString(name) && slices.Contains(runnerModules, module) {
-			modules[name] = append(modules[name], module)
+		wrappers[first] = true
+
+		for _, word := range call.Args[1:] {
+			names[word.Lit()] = hasStandIn(word.Lit())
 		}
 
 		return true
 	})
+	maps.DeleteFunc(names, func(_ string, has bool) bool { return !has })
 
 	var functions strings.Builder
-	for _, name := range slices.Concat(slices.Sorted(maps.Keys(names)), slices.Sorted(maps.Keys(modules))) {
-		functions.WriteString(standIn(name, modules[name]))
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		fmt.Fprintf(&functions, "%[1]s() { __stand_in %[1]s \"$@\"; }\n", name)
 	}
 
-	return functions.String() + script, functions.Len() > 0
+	for _, name := range slices.Sorted(maps.Keys(wrappers)) {
+		fmt.Fprintf(&functions, "%[1]s() { __wrapped %[1]s \"$@\"; }\n", name)
+	}
+
+	return standInFunctions + functions.String() + script, len(names) > 0
 }
 
-// standIn is the function that takes the place of a program, or of Python with one of these modules, if it is missing.
-func standIn(name string, modules []string) string {
-	if len(modules) == 0 {
-		return fmt.Sprintf("%[1]s() { if type -P %[1]s > /dev/null; then command %[1]s \"$@\"; else echo %[1]s >> %[2]s; fi; }\n",
-			name, standIns)
-	}
-
-	var cases strings.Builder
-	for _, module := range slices.Compact(slices.Sorted(slices.Values(modules))) {
-		fmt.Fprintf(&cases, "if [[ \" $* \" == *\" -m %[2]s \"* ]] && ! command %[1]s -c 'import %[2]s' > /dev/null 2>&1; "+
-			"then echo '%[1]s -m %[2]s' >> %[3]s; return 0; fi; ", name, module, standIns)
-	}
-
-	return fmt.Sprintf("%[1]s() { %[2]scommand %[1]s \"$@\"; }\n", name, cases.String())
-}
-
-// moduleOf is the module that the arguments of Python name; "": none.
-func moduleOf(words []*syntax.Word) string {
-	for n, word := range words[:len(words)-1] {
-		if word.Lit() == "-m" {
-			return words[n+1].Lit()
-		}
-	}
-
-	return ""
+func hasStandIn(name string) bool {
+	return slices.Contains(runners, name) || slices.Contains(helpers, name) || pythons.MatchString(name)
 }
 
 // pathOf finds the values that a script gives to PATH.
@@ -122,13 +117,14 @@ func searchesWork(script string) bool {
 	return false
 }
 
-// saysMissing finds how shells and Python report a missing program or module.
-const saysMissing = `not found|no program|does not exist|No module named`
+// saysMissing finds how shells and programs report that they lack a program, a module, an option, a file or the network.
+const saysMissing = `[Nn]ot found|no program|does not exist|No module named|unrecognized arguments|open file|Cannot find|` +
+	`[Cc]ould not|Failed to|[Nn]o matching|[Mm]issing script|No rule to make|No targets|resolv|offline|externally|E[A-Z_]*(AGAIN|NOTFOUND|REFUSED)`
 
 var missingProgram = regexp.MustCompile(saysMissing)
 
-// mayLackRunner reports whether the output of a script, or what it wrote beside its reward, says that a program is
-// missing. The work can say so too, which costs one more run.
+// mayLackRunner reports whether the output of a script, or what it wrote beside its reward, says that something is missing.
+// The work can say so too, which costs one more run.
 func mayLackRunner(ctx context.Context, sb *sandbox.Sandbox, record *Record) (bool, error) {
 	if missingProgram.MatchString(record.Stdout) || missingProgram.MatchString(record.Stderr) {
 		return true, nil
@@ -144,7 +140,10 @@ func mayLackRunner(ctx context.Context, sb *sandbox.Sandbox, record *Record) (bo
 	return err == nil && st.ExitCode == 0 && !st.TimedOut, nil
 }
 
-// checkRunner is the verifier's failure if a missing test runner decides that the script gives the least reward.
+// maxReasons bounds the characters of what stand-ins noted in a failure.
+const maxReasons = 600
+
+// checkRunner is the verifier's failure if a program that cannot run decides that the script gives the least reward.
 func (g *Grader) checkRunner(ctx context.Context, job Job, record Record) error {
 	script, ok := withStandIns(job.Verifier.Script)
 	if !ok {
@@ -165,9 +164,9 @@ func (g *Grader) checkRunner(ctx context.Context, job Job, record Record) error 
 		return err
 	}
 
-	return verifierFailed("the test script runs %s, which is not in the image: it gives %g without that, for any work; "+
+	return verifierFailed("the test script cannot work without the agent's work either: %s: it gives %g for any work; "+
 		"grading reaches no network, so the image must have what the script would install",
-		strings.Join(with.standIns, ", "), *record.Reward)
+		text.Head(strings.Join(with.standIns, "; "), maxReasons), *record.Reward)
 }
 
 // scriptOf is how a script ends in a new sandbox without the work; one that cannot be run there gives nothing.
@@ -190,10 +189,9 @@ func (g *Grader) scriptOf(ctx context.Context, job Job) (scriptEnd, error) {
 	return *alone.script, nil
 }
 
-// stoodIn returns the names that stand-ins noted.
+// stoodIn returns what stand-ins noted, in the order of the script.
 func stoodIn(ctx context.Context, sb *sandbox.Sandbox) ([]string, error) {
-	text, err := readRewardFile(ctx, sb, path.Clean(standIns), maxRewardFile)
-	names := strings.FieldsFunc(text, func(c rune) bool { return c == '\n' })
+	noted, err := readRewardFile(ctx, sb, standIns, maxRewardsFile)
 
-	return slices.Compact(slices.Sorted(slices.Values(names))), err
+	return slices.Compact(strings.FieldsFunc(noted, func(c rune) bool { return c == '\n' })), err
 }

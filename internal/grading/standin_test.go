@@ -8,6 +8,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/grading"
 	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/store"
 )
 
 // A script that writes 0 because the image lacks its test runner gives no reward. A runner that is missing but decides
@@ -16,7 +17,7 @@ func TestScriptLacksItsRunner(t *testing.T) {
 	t.Parallel()
 
 	a := newAttackedOf(t, 256)
-	a.agent(t, "work", cheat{agent: "echo bad > workdir/bad"})
+	a.agent(t, "work", cheat{agent: "echo bad > workdir/bad; echo 'def f(): return 1' > workdir/solution.py"})
 
 	const (
 		decides = "; if [ $? = 0 ]; then echo 1 > $VERIFIER_DIR/reward.txt; else echo 0 > $VERIFIER_DIR/reward.txt; fi"
@@ -30,10 +31,10 @@ func TestScriptLacksItsRunner(t *testing.T) {
 		// "": the 0 is the submission's
 		lacks string
 	}{
-		{"program", "set -u; no-such-installer | sh; . $HOME/.local/bin/env; uvx -p 3.13 pytest $TESTS_DIR/a.py" + decides, "uvx"},
-		{"in a file", "bats a > $VERIFIER_DIR/log 2>&1" + named, "bats"},
-		{"in a function", "run() { nox -s a; }; PATH=$HOME/.local/bin:$PATH; run" + named, "nox"},
-		{"module", "python3 -B -m behave $TESTS_DIR" + decides, "python3 -m behave"},
+		{"program", "set -u; no-such-installer | sh; . $HOME/.local/bin/env; uvx -p 3.13 pytest $TESTS_DIR/a.py" + decides, "uvx is not in the image"},
+		{"in a file", "bats a > $VERIFIER_DIR/log 2>&1" + named, "bats is not in the image"},
+		{"in a function", "run() { nox -s a; }; PATH=$HOME/.local/bin:$PATH; run" + named, "nox is not in the image"},
+		{"module", "python3 -B -m behave $TESTS_DIR" + decides, "python3 -m behave is not in the image"},
 		{"decides nothing", "uv --version; no-such-installer" + works, ""},
 		{"module decides nothing", "python3 -m behave || true" + works, ""},
 		{"in an environment of the work", ". ~/workdir/venv/bin/activate; tox" + decides, ""},
@@ -56,6 +57,88 @@ func TestScriptLacksItsRunner(t *testing.T) {
 		}
 
 		require.Nil(t, record.Reward, "%s: %+v", c.name, record)
-		require.Contains(t, record.Grading.Why, "the test script runs "+c.lacks+", which is not in the image", c.name)
+		require.Contains(t, record.Grading.Why, "the test script cannot work without the agent's work either: "+c.lacks, c.name)
+	}
+}
+
+// A runner that is there and cannot run for a reason that no work can change gives no reward. One that cannot run because
+// the work is missing or wrong leaves the 0, whatever the work says.
+func TestRunnerCannotRun(t *testing.T) {
+	t.Parallel()
+
+	packages := pytestPackages(t)
+	if packages == nil {
+		t.Skip("no pytest on this machine")
+	}
+
+	a := newAttackedOf(t, 256)
+	a.agent(t, "work", cheat{agent: `cd workdir; echo 'raise ModuleNotFoundError("No module named no_such_module")' > solution.py; ` +
+		`echo 'import sys; sys.exit("pytest: error: unrecognized arguments: --ctrf")' > says.py; ` +
+		`printf '[pytest]\naddopts = --no-such-option\n' > pytest.ini`})
+
+	files := map[string]string{
+		"test_ok.py":       "def test(): pass\n",
+		"test_work.py":     "def test(): open('/home/user/workdir/right').read()\n",
+		"test_module.py":   "import no_such_module\ndef test(): pass\n",
+		"test_own.py":      "import sys; sys.path.insert(0, '/home/user/workdir')\nimport answer\ndef test(): assert answer.f()\n",
+		"test_optional.py": "try: import no_such_module\nexcept ImportError: pass\nimport os\ndef test(): assert os.path.exists('/home/user/workdir/right')\n",
+		"check.py":         "import no_such_module\n",
+		"check_work.py":    "import subprocess, sys\nsys.exit(subprocess.call(['run-as-agent', 'python3', 'says.py']))\n",
+		"check_says.py":    "import sys\nsys.exit(\"ModuleNotFoundError: No module named 'os'\")\n",
+		"unit/test_u.py":   "import no_such_module, unittest\n",
+		"project/Makefile": "all:\n\ttest -e /home/user/workdir/right\n",
+	}
+
+	const decides = "; if [ $? = 0 ]; then echo 1 > $VERIFIER_DIR/reward.txt; else echo 0 > $VERIFIER_DIR/reward.txt; fi"
+
+	for n, c := range []struct {
+		name, script string
+
+		// of the reason that there is no reward; "": the 0 is the submission's
+		why string
+	}{
+		{"an option of a plugin", "python3 -m pytest --ctrf $VERIFIER_DIR/ctrf.json $TESTS_DIR/test_ok.py -rA", "python3: "},
+		{"with a time limit", "timeout -k 5 60 python3 -m pytest -n4 $TESTS_DIR/test_ok.py", "unrecognized arguments: -n4"},
+		{"with errors that end the script", "set -euo pipefail; echo 0 > $VERIFIER_DIR/reward.txt; python3 -m pytest --ctrf x $TESTS_DIR/test_ok.py; true", "unrecognized arguments: --ctrf"},
+		{"through a pipe", "set -o pipefail; python3 -m pytest --ctrf x $TESTS_DIR/test_ok.py 2>&1 | tee $VERIFIER_DIR/out > /dev/null", "unrecognized arguments: --ctrf"},
+		{"a module of the tests", "python3 -m pytest -q $TESTS_DIR/test_module.py", "python3: No module named 'no_such_module'"},
+		{"a module of a check", "python3 $TESTS_DIR/check.py", "No module named 'no_such_module'"},
+		{"a module of a unittest", "python3 -m unittest discover -s $TESTS_DIR/unit", "No module named 'no_such_module'"},
+		{"a file of the tests", "python3 -m pytest -q $TESTS_DIR/test_none.py", "file or directory not found: /verifier/tests/test_none.py"},
+		{"a check that is none", "python3 $TESTS_DIR/none.py", "can't open file '/verifier/tests/none.py'"},
+		{"a target of the tests", "cd $TESTS_DIR/project && make test", "No rule to make target 'test'"},
+		{"an index that it cannot reach", "PIP_RETRIES=0 pip install --break-system-packages no-such-distribution > $VERIFIER_DIR/log 2>&1 && python3 -m pytest -q $TESTS_DIR/test_ok.py", "pip: "},
+
+		{"other work passes", "python3 -m pytest -q $TESTS_DIR/test_work.py", ""},
+		{"a module of the work", "python3 -m pytest -q $TESTS_DIR/test_own.py", ""},
+		{"a module that may be missing", "python3 -m pytest -q $TESTS_DIR/test_optional.py", ""},
+		{"an option that the work adds", "cd ~/workdir; python3 -m pytest -q --mine .", ""},
+		{"the work says so", "python3 $TESTS_DIR/check_work.py", ""},
+		{"a check says so", "python3 $TESTS_DIR/check_says.py", ""},
+		{"it decides nothing", "python3 -m pytest --ctrf x $TESTS_DIR/test_ok.py; test -e ~/workdir/right", ""},
+		{"a file of the work", "python3 ~/workdir/none.py", ""},
+		{"a target of the work", "cd ~/workdir; make test", ""},
+		{"a server of the work", "curl -sS http://localhost:9", ""},
+	} {
+		target := rollout.Target{RolloutID: "work", Attempt: n + 1}
+		_, err := a.store.PutBytes(t.Context(), store.AttemptKey("work", n+1, store.Packages), packages)
+		require.NoError(t, err)
+
+		record, err := a.grader.Grade(t.Context(), grading.Job{
+			Target: target, Verifier: rollout.Verifier{Script: c.script + decides, Files: files}, Timeout: 10 * time.Minute,
+		})
+		require.NoError(t, err, c.name)
+		require.NoError(t, a.backend.Destroy(t.Context(), target.VerifierID()))
+		require.NoError(t, a.backend.Destroy(t.Context(), target.ControlID()))
+
+		if c.why == "" {
+			require.NotNil(t, record.Reward, "%s: %+v", c.name, record)
+			require.Zero(t, *record.Reward, c.name)
+
+			continue
+		}
+
+		require.Nil(t, record.Reward, "%s: %+v", c.name, record)
+		require.Contains(t, record.Grading.Why, c.why, c.name)
 	}
 }

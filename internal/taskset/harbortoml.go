@@ -102,12 +102,15 @@ func (h *harborReader) settings(t *Task) []harborStep {
 	}
 
 	var s harborSettings
-	if _, err := toml.Decode(text, &s); err != nil {
+
+	meta, err := toml.Decode(text, &s)
+	if err != nil {
 		h.refuse("%s: %s", harborFile, strings.TrimPrefix(err.Error(), "toml: "))
 		return nil
 	}
 
 	h.refuseSettings(text)
+	h.noteUnknown(t, meta)
 
 	t.AgentTimeoutS = s.Agent.TimeoutSec
 	if s.Verifier.TimeoutSec != 0 {
@@ -185,9 +188,8 @@ func (h *harborReader) checkWorkdirOf(folder string, e harborEnvironment) {
 		return
 	}
 
-	if rollout.CheckGradePath("", at) != nil {
-		h.refuse("%s/%s: WORKDIR %s: must be outside the folders of the system and of the sandbox, whose own %s hides the image's; use another, such as /app",
-			folder, dockerfileName, at, rollout.Home)
+	if err := rollout.CheckGradePath("WORKDIR", at); err != nil {
+		h.refuse("%s/%s: %v; use another, such as /app", folder, dockerfileName, err)
 	}
 }
 
@@ -250,7 +252,7 @@ func (h *harborReader) variables(field string, given map[string]string) map[stri
 		if found := template.FindStringSubmatch(value); found != nil {
 			if found[2] == "" {
 				h.refuse(
-					"%s: %s.%s: must be a value or have a default (${%s:-value}): a task gets no variable of the host",
+					"%s: %s.%s: must be a value that the policy may read, or have it as default (${%s:-value}): a task gets no variable of the host",
 					harborFile, field, name, found[1],
 				)
 			}

@@ -29,6 +29,8 @@ type Task struct {
 	Build *Build `yaml:"-" json:"-"`
 	// VerifierBuild is the same for the image of Verifier.
 	VerifierBuild *Build `yaml:"-" json:"-"`
+	// Notes say what in the task's files has no effect.
+	Notes []string `yaml:"-" json:"-"`
 	// ServiceBuilds are those of the services of Sandbox.
 	ServiceBuilds []*Build `yaml:"-" json:"-"`
 

@@ -2,10 +2,13 @@
 
 Python imports this module at its start, beside the verifier. A check may start a program of the work by its path. The kernel refuses
 that, since such a program must not run beside the verifier, so it is handed to run-here, which dispatches it.
+
+In a run without any work it also notes modules that no work could provide.
 """
 
 import os
 import subprocess
+import sys
 
 _RUN_HERE = "/verifier/bin/run-here"
 _OF_VERIFIER = ("/verifier", "/tests", "/logs/verifier", "TESTS_DIR", "VERIFIER_DIR")
@@ -50,6 +53,27 @@ def _execve_dispatched(path, args, env):
 def _execv_dispatched(path, args):
     return _execve_dispatched(path, args, os.environ)
 
+
+class _Missing:
+    """Notes the names of modules that no other finder finds in folders which no work can change."""
+
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if path is None and all(map(_is_systems, sys.path)):
+            with open(_NOTES, "a") as notes:
+                notes.write(name + "\n")
+
+
+def _is_systems(folder):
+    at = os.path.realpath(folder) + "/"
+    work = os.environ.get("ROLLOUTD_WORK_FOLDERS", "/home/user").split(":")
+    libraries = [os.path.realpath(p) + "/lib" for p in (sys.prefix, sys.base_prefix)]
+    return at.startswith(("/usr/lib", "/usr/local/lib", "/lib", "/verifier/", "/tests/", *libraries)) and not any(at.startswith(w + "/") for w in work)
+
+
+_NOTES = os.environ.get("ROLLOUTD_MISSING_MODULES")
+if _NOTES:
+    sys.meta_path.append(_Missing)
 
 subprocess.Popen._execute_child = _execute_dispatched
 os.system = _system

@@ -1,0 +1,138 @@
+# Functions that take the place of programs in a test script that runs without any work. Where a program cannot run, for a
+# reason that no work can change, its function notes the reason and succeeds.
+
+__notes=/verifier/logs/stand-ins
+export ROLLOUTD_MISSING_MODULES=/verifier/logs/missing-modules
+
+# __of_verifier: a word names a folder of the verifier's, or the program runs there.
+__of_verifier() {
+  local word
+  for word in "$(pwd -P)" "$@"; do
+    [[ $word =~ (^|=)(/verifier/tests|/verifier/logs|/tests|/logs/verifier)(/|$) ]] && return 0
+  done
+  return 1
+}
+
+# __module: the module that Python is given.
+__module() {
+  while (($# > 1)); do
+    [[ $1 == -m ]] && { printf %s "$2"; return 0; }
+    shift
+  done
+}
+
+# __line: the first line that has what a pattern finds.
+__line() {
+  local line
+  while IFS= read -r line; do
+    [[ $line =~ $1 ]] && { printf %s "${line:0:300}"; return 0; }
+  done <<< "$2"
+  return 1
+}
+
+# __usage: the test runner does not know an option that the script gives it.
+__usage() {
+  local status=$1 err=$2 line word
+  shift 2
+  ((status == 4)) && __of_verifier "$@" && line=$(__line 'error: unrecognized arguments: ' "$err") || return 1
+  for word in "${@:2}"; do
+    [[ $word == -* && ${line#*arguments: } == "$word"* ]] && { printf %s "$line"; return 0; }
+  done
+  return 1
+}
+
+# __lacks_module: an import failed that has no folder of the work to search.
+__lacks_module() {
+  local status=$1 out=$2 err=$3 found='ModuleNotFoundError: No module named .([A-Za-z0-9_]+)' line
+  case "$4 $(__module "${@:5}")" in
+    *pytest | py.test*) ((status == 2 || status == 4)) && line=$(__line "^E +$found" "$out"$'\n'"$err") ;;
+    *unittest) line=$(__line "^$found" "$err") ;;
+    *) line=$(__line "^$found" "${err##*$'\n'}") ;;
+  esac || return 1
+  [[ $line =~ $found && -r $ROLLOUTD_MISSING_MODULES ]] || return 1
+  [[ $'\n'$(< "$ROLLOUTD_MISSING_MODULES")$'\n' == *$'\n'"${BASH_REMATCH[1]}"$'\n'* ]] && printf %s "${line#*Error: }"
+}
+
+# __lacks_file: a file of the verifier's does not exist.
+__lacks_file() {
+  local line
+  line=$(__line "(can't open file|Cannot find module|file or directory not found:) ?.?/(verifier/)?tests/" "$1") &&
+    [[ $line =~ (/verifier)?/tests/[^\'\":]+ && ! -e ${BASH_REMATCH[0]%%::*} ]] && printf %s "$line"
+}
+
+# __lacks_network: a program cannot fetch what no work can bring.
+__lacks_network() {
+  local status=$1 out=$2 err=$3 name=${4##*/} word
+  shift 4
+  case $name in
+    uvx | pipx) __line 'Failed to fetch|Failed to download|[Cc]ould not connect|dns error|sending request|offline' "$err" ;;
+    pip*)
+      for word in "$@"; do
+        [[ $word == -r* || $word == -e* || $word == --req* || $word == --edit* || $word == .* || $word == */* ]] && return 1
+      done
+      __line 'No matching distribution found|externally-managed|new connection|name resolution|unreachable' "$err" ;;
+    apt | apt-get) __line 'Temporary failure resolving|Could not resolve|Unable to locate package|Failed to fetch' "$err" ;;
+    curl) ((status == 6)) && __line 'Could not resolve host' "$err" ;;
+    uv) __of_verifier && __line 'Failed to fetch|Failed to download|[Cc]ould not connect|dns error|sending request|offline' "$err" ;;
+    npm | npx | pnpm | yarn) __of_verifier && __line '(npm error|npm ERR!|ERR_PNPM|error) .*(EAI_AGAIN|ENOTFOUND|ECONNREFUSED|ENOTCACHED|ENETUNREACH)' "$err" ;;
+    *) return 1 ;;
+  esac
+}
+
+# __lacks_project: a build tool finds nothing to do in the verifier's own folder.
+__lacks_project() {
+  local err=$1 name=${2##*/}
+  shift 2
+  __of_verifier || return 1
+  case $name in
+    npm | pnpm | yarn) __line 'Missing script|Could not read package.json|package.json was not found' "$err" ;;
+    go) __line 'go.mod file not found|cannot find main module|no Go files in' "$err" ;;
+    cargo) __line 'could not find .Cargo.toml.' "$err" ;;
+    make) __line "No targets specified|No rule to make target .[^/']+'\.  Stop" "$err" ;;
+    *) return 1 ;;
+  esac
+}
+
+# __missing: the program, or the module by which Python runs tests, does not exist.
+__missing() {
+  local module
+  type -P "$1" > /dev/null || { printf '%s is not in the image' "$1"; return 0; }
+  module=$(__module "${@:2}")
+  case " behave coverage nose2 nox pytest robot tox uv xdist " in
+    *" ${module:-none} "*) ;;
+    *) return 1 ;;
+  esac
+  command "$1" -c "import $module" > /dev/null 2>&1 && return 1
+  printf '%s -m %s is not in the image' "$1" "$module"
+}
+
+# __stand_in PROGRAM [ARGUMENT...]
+__stand_in() {
+  local why status=0 out err at=$__notes.$BASHPID
+  if why=$(__missing "$@"); then
+    echo "$why" >> "$__notes"
+    return 0
+  fi
+  rm -f "$ROLLOUTD_MISSING_MODULES"
+  command "$@" > "$at.out" 2> "$at.err" || status=$?
+  out=$(tail -c 100000 "$at.out") err=$(tail -c 100000 "$at.err")
+  rm -f "$at.out" "$at.err"
+  printf '%s\n' "$out"
+  printf '%s\n' "$err" >&2
+  ((status)) || return 0
+  why=$(__usage "$status" "$err" "$@" || __lacks_module "$status" "$out" "$err" "$@" || __lacks_file "$out"$'\n'"$err" ||
+    __lacks_network "$status" "$out" "$err" "$@" || __lacks_project "$err" "$@") || return "$status"
+  echo "${1##*/}: $why" >> "$__notes"
+}
+
+# __wrapped WRAPPER [ARGUMENT...]: the program that a wrapper starts, if a function takes its place.
+__wrapped() (
+  wrapper=("$@")
+  shift
+  while (($#)) && [[ $1 =~ ^(-|[A-Za-z_]+=|[0-9.]+[smhd]?$|[A-Z0-9]+$) ]]; do
+    [[ $1 == [A-Za-z_]*=* ]] && export "${1?}"
+    shift
+  done
+  (($#)) && declare -F -- "$1" > /dev/null && { "$@"; exit; }
+  command "${wrapper[@]}"
+)
