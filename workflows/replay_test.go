@@ -21,12 +21,12 @@ func TestReplay(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(histories, "*.json"))
 	require.NoError(t, err)
 
-	for _, name := range []string{"happy", "group_replaces", "producer_completed", "producer_paused", "producer_aborted", "producer_continued_first", "producer_continued", "score", "episode", "labelled", "no_proxy", "pool_continued_first", "pool_continued"} {
+	for _, name := range []string{"happy", "group_replaces", "producer_completed", "producer_paused", "producer_aborted", "producer_continued_first", "producer_continued", "score", "episode", "labelled", "no_proxy", "pool_continued_first", "pool_continued", "regrade", "regrade_fails"} {
 		require.Contains(
 			t,
 			files,
 			filepath.Join(histories, name+".json"),
-			"record it: see TestRecord, TestRecordGroups, TestRecordProducers and TestRecordPool",
+			"record it: see TestRecord, TestRecordGroups, TestRecordProducers, TestRecordPool and TestRecordRegrade",
 		)
 	}
 
