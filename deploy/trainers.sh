@@ -60,7 +60,7 @@ check() {
 
 	echo "trainers: $name"
 	local out
-	out=$("$venv/bin/python" -m pytest -p no:cacheprovider -rs tests/test_trainers_packages.py tests/test_trainers_adapters.py tests/test_slime.py tests/test_harbor.py -k "$pattern" 2>&1) || { echo "$out"; return 1; }
+	out=$("$venv/bin/python" -m pytest -p no:cacheprovider -rs tests/test_trainers_packages.py tests/test_trainers_adapters.py tests/test_slime.py tests/test_engine.py tests/test_harbor.py -k "$pattern" 2>&1) || { echo "$out"; return 1; }
 	echo "$out" | tail -n 1
 	if echo "$out" | tail -n 1 | grep -q skipped; then
 		echo "$out" >&2
@@ -94,6 +94,6 @@ fi
 # needs a version of tml-renderers that is not published.
 source_of slime https://github.com/THUDM/slime 624b824a898ab0ec1fcb4d373004c7f3852bf515
 source_of miles https://github.com/radixark/miles 31f1ca961a94cb860cec3b2dea34ec332bfa8f76
-check trainers 'verl or skyrl or tinker or openrlhf or slime' verl==0.9.1 transferqueue==0.1.11 cachetools fastapi uvicorn \
+check trainers 'verl or skyrl or tinker or openrlhf or slime or engine' verl==0.9.1 transferqueue==0.1.11 cachetools fastapi uvicorn \
 	chz termcolor tinker==0.38.0 blobfile cloudpathlib loguru func_timeout jaxtyping pybase64 orjson \
 	-- skyrl==0.4.0 skyrl-gym==0.4.0 tinker-cookbook==0.6.1 openrlhf==0.11.2
