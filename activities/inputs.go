@@ -168,6 +168,9 @@ type Grade struct {
 
 	// all that the verifier named
 	Rewards map[string]float64 `json:"rewards,omitempty"`
+
+	// those of a client's score; a verifier's are in its record in the store
+	Turns []rollout.TurnReward `json:"turns,omitempty"`
 }
 
 // CollectInput is the workflow's data about an attempt that has ended.

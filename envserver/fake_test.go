@@ -68,6 +68,9 @@ type fake struct {
 	// traces of single rollouts, by id; others have lines; set before the first
 	tracesByID map[string]string
 
+	// rollouts that have not ended await their score; set before the first
+	scoring bool
+
 	// content of every artifact; empty: name and id of the rollout
 	left string
 }
@@ -121,6 +124,15 @@ func (f *fake) end(id string, o rollout.Outcome) {
 	close(f.done[id])
 }
 
+// started adds a rollout that has ended.
+func (f *fake) started(id string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+
+	f.specs[id], f.done[id] = rollout.Spec{ID: id}, make(chan struct{})
+	f.end(id, rollout.Completed)
+}
+
 func (f *fake) finish(id string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -142,6 +154,10 @@ func (f *fake) state(id string) rollout.State {
 		SessionID: "ses_1",
 		StartedAt: at,
 	}
+	if f.scoring {
+		s.Phase = rollout.PhaseScoring
+	}
+
 	if o, over := f.ended[id]; over {
 		later := at.Add(time.Minute)
 		s.Phase, s.Outcome, s.FinishedAt = rollout.PhaseDone, o, &later

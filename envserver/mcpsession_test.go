@@ -27,6 +27,8 @@ type fakeEpisodes struct {
 	fake  *fake
 	mu    sync.Mutex
 	notes map[string][]string
+
+	scores []rollout.Score
 }
 
 func (f *fakeEpisodes) Ready(_ context.Context, id string) (episode.Status, error) {
@@ -55,6 +57,19 @@ func (f *fakeEpisodes) Call(ctx context.Context, id string, c episode.Call) (epi
 
 func (f *fakeEpisodes) Submit(_ context.Context, id string, _ episode.Call) error {
 	f.fake.finish(id)
+	return nil
+}
+
+func (f *fakeEpisodes) Owner(ctx context.Context, id string) (string, error) {
+	return f.fake.Owner(ctx, id)
+}
+
+func (f *fakeEpisodes) Score(_ context.Context, _ string, s rollout.Score) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+
+	f.scores = append(f.scores, s)
+
 	return nil
 }
 

@@ -19,6 +19,9 @@ import (
 type fakeGroups struct {
 	mu     sync.Mutex
 	states map[string]rollout.GroupState
+
+	// gets the members with a reward
+	rollouts *fake
 }
 
 func (f *fakeGroups) StartGroup(_ context.Context, g rollout.GroupSpec) (rollout.GroupState, error) {
@@ -57,6 +60,7 @@ func (f *fakeGroups) finish(id string, rewards ...*float64) {
 		s.Members[i].Outcome, s.Members[i].Reward = rollout.InfraFailed, r
 		if r != nil {
 			s.Members[i].Outcome = rollout.Completed
+			f.rollouts.started(s.Members[i].RolloutID)
 		}
 	}
 
@@ -125,7 +129,10 @@ func withGroups(t *testing.T, change ...func(*envserver.Options)) (*rig, *fakeGr
 
 	groups := &fakeGroups{states: map[string]rollout.GroupState{}}
 
-	return start(t, append(change, func(o *envserver.Options) { o.Groups = groups })...), groups
+	return start(t, append(change, func(o *envserver.Options) {
+		groups.rollouts = o.Rollouts.(*fake)
+		o.Groups = groups
+	})...), groups
 }
 
 func groupBody(id string) string {

@@ -134,6 +134,10 @@ func (r *run) head(a *attempt) activities.Head {
 		h.FinalReward = r.spec.Task.RewardStrategy == rollout.RewardFinal
 	}
 
+	if r.spec.Task.Verifier.External && a.grade != nil && h.Reward != nil {
+		h.Rewards, h.TurnRewards = a.grade.Rewards, a.grade.Turns
+	}
+
 	if a.agent != nil {
 		h.ExitCode, h.AgentRan, h.Malformed, h.Held = a.agent.ExitCode, true, a.agent.Malformed, a.agent.Held
 	}

@@ -34,7 +34,9 @@ func (r *run) checkScore(s rollout.Score) error {
 	err := r.spec.Task.Verifier.CheckScore(s)
 	switch {
 	case err != nil:
-	case r.score != nil && *r.score == s:
+	case r.score != nil && r.score.Equal(s):
+	case r.score != nil && r.score.Score == s.Score:
+		err = fault.New(fault.Conflict, "the rollout already has the score %g, with other rewards", r.score.Score)
 	case r.score != nil:
 		err = fault.New(fault.Conflict, "the rollout already has the score %g", r.score.Score)
 	case r.state.Phase != rollout.PhaseScoring:
@@ -66,7 +68,7 @@ func (r *run) awaitScore(a *attempt) error {
 
 	switch {
 	case scored:
-		a.grade = &activities.Grade{Reward: r.score.Score}
+		a.grade = &activities.Grade{Reward: r.score.Score, Rewards: r.score.Rewards, Turns: r.score.Turns}
 		return nil
 	case err == nil:
 		err = fault.New(fault.VerifierFailed, "no score came within %s", bound)

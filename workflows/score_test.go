@@ -26,11 +26,14 @@ func (u *update) Complete(_ any, err error) { u.done, u.err = true, err }
 
 // scoreAt sends a score after the given time on the workflow's clock.
 func (w *testEnv) scoreAt(after time.Duration, score float64) *update {
+	return w.gradeAt(after, rollout.Score{Score: score})
+}
+
+// gradeAt is scoreAt with further rewards.
+func (w *testEnv) gradeAt(after time.Duration, s rollout.Score) *update {
 	u := &update{}
 
-	w.env.RegisterDelayedCallback(func() {
-		w.env.UpdateWorkflow(rollout.UpdateScore, fmt.Sprint(after), u, rollout.Score{Score: score})
-	}, after)
+	w.env.RegisterDelayedCallback(func() { w.env.UpdateWorkflow(rollout.UpdateScore, fmt.Sprint(after, s), u, s) }, after)
 
 	return u
 }
@@ -65,6 +68,30 @@ func TestScore(t *testing.T) {
 	require.True(t, fault.Is(early.err, fault.Conflict), early.err)
 	require.ErrorContains(t, early.err, "does not wait for a score")
 	require.NotContains(t, w.calls, "RunVerifier")
+}
+
+// Named rewards and rewards of turns go to the result with the score. Repeated they must be the same.
+func TestScoreWithFurtherRewards(t *testing.T) {
+	t.Parallel()
+
+	whole := func() rollout.Score {
+		return rollout.Score{
+			Score: 0.5, Rewards: map[string]float64{"style": 2},
+			Turns: []rollout.TurnReward{{Turn: 1, Reward: -1}, {Turn: 3, Name: "tests", Reward: 0.25}},
+		}
+	}
+	w, s := scored(t)
+	first, again := w.gradeAt(20*time.Minute, whole()), w.gradeAt(20*time.Minute, whole())
+	other := w.gradeAt(20*time.Minute, rollout.Score{Score: 0.5})
+
+	w.run(t, s)
+	require.NoError(t, first.err)
+	require.NoError(t, again.err)
+	require.ErrorContains(t, other.err, "already has the score 0.5, with other rewards")
+
+	head := w.collected[len(w.collected)-1].Head
+	require.Equal(t, whole().Rewards, head.Rewards)
+	require.Equal(t, whole().Turns, head.TurnRewards)
 }
 
 // A score outside the task's range is refused and does not end the wait.

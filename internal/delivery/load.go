@@ -22,7 +22,7 @@ func (r reader) load(ctx context.Context, g *Group, s Named) error {
 	room := sequence.MaxTokens
 
 	for _, sibling := range siblings {
-		t, err := r.trajectory(ctx, sibling.RolloutID, s.Choice)
+		t, rewards, err := r.trajectory(ctx, sibling.RolloutID, s.Choice)
 		if err != nil {
 			return err
 		}
@@ -47,6 +47,7 @@ func (r reader) load(ctx context.Context, g *Group, s Named) error {
 		g.Data = append(g.Data, formats.Scored{
 			RolloutID:  sibling.RolloutID,
 			Reward:     &reward,
+			Rewards:    rewards,
 			Standing:   g.standings[sibling.RolloutID],
 			Trajectory: t,
 		})
@@ -76,29 +77,36 @@ func (g *Group) check(partial bool, rewarded int) error {
 	return fault.New(fault.Conflict, "%s", why)
 }
 
-func (r reader) trajectory(ctx context.Context, id string, choice sequence.Choice) (sequence.Trajectory, error) {
+// trajectory returns the sequences of a rollout with the rewards of their turns, and its named rewards.
+func (r reader) trajectory(
+	ctx context.Context,
+	id string,
+	choice sequence.Choice,
+) (t sequence.Trajectory, rewards map[string]float64, err error) {
 	var head rollout.Result
 	if err := r.store.JSON(ctx, store.HeadKey(id), &head); err != nil {
-		return sequence.Trajectory{}, fault.Wrap(fault.Unavailable, err, "result of rollout %s", id)
+		return t, nil, fault.Wrap(fault.Unavailable, err, "result of rollout %s", id)
 	}
 
 	key := head.Links["trace"]
 	if key == "" {
-		return sequence.Trajectory{}, nil
+		return t, nil, nil
 	}
 
 	lines, err := r.store.Reader(ctx, key)
 	if err != nil {
-		return sequence.Trajectory{}, fault.Wrap(fault.Unavailable, err, "trace of rollout %s", id)
+		return t, nil, fault.Wrap(fault.Unavailable, err, "trace of rollout %s", id)
 	}
 	defer lines.Close()
 
-	t, err := sequence.Read(lines, choice)
+	t, err = sequence.Read(lines, choice)
 	if err != nil {
-		return t, fault.Wrap(unreadable(err), err, "trace of rollout %s", id)
+		return t, nil, fault.Wrap(unreadable(err), err, "trace of rollout %s", id)
 	}
 
-	return t, nil
+	t.SetRewards(head.TurnRewards)
+
+	return t, head.Rewards, nil
 }
 
 // unreadable returns the kind of an error in reading a trace: temporary or permanent.

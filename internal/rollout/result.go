@@ -59,8 +59,11 @@ type Result struct {
 	Phases  []PhaseTiming `json:"phases,omitempty"`
 	Usage   Usage         `json:"usage"`
 	Grading Grading       `json:"grading"`
-	// Rewards are the rewards by name that the verifier wrote to reward.json; Reward is one of them.
+	// Rewards are the rewards by name that the verifier wrote to reward.json, of which Reward is one, or that the client
+	// gave with its score.
 	Rewards map[string]float64 `json:"rewards,omitempty"`
+	// TurnRewards are rewards of single turns, by turn and name.
+	TurnRewards []TurnReward `json:"turn_rewards,omitempty"`
 	// Steps are the steps of the task that ran. Grading and the verifier's output are those of the last one.
 	Steps []StepResult `json:"steps,omitempty"`
 	// ResourceCauses are the bounds that the sandboxes of all attempts reached.

@@ -376,6 +376,19 @@ const UpdateScore = "score"
 // Score is the grade of a client. It is part of stored histories.
 type Score struct {
 	Score float64 `json:"score"`
+
+	// further rewards by name
+	Rewards map[string]float64 `json:"rewards,omitempty"`
+
+	// Turns are sorted, see SortTurnRewards.
+	Turns []TurnReward `json:"turns,omitempty"`
+}
+
+// Equal says whether both are the same grade.
+//
+//workflowcheck:ignore
+func (s Score) Equal(other Score) bool {
+	return s.Score == other.Score && maps.Equal(s.Rewards, other.Rewards) && slices.Equal(s.Turns, other.Turns)
 }
 
 // CheckScore refuses a score that the verifier does not allow.
@@ -392,5 +405,9 @@ func (v Verifier) CheckScore(s Score) error {
 		return fault.Field("score", "must be %g to %g (reward_range), got %g", least, most, s.Score)
 	}
 
-	return nil
+	if err := CheckRewards("rewards", s.Rewards); err != nil {
+		return err
+	}
+
+	return CheckTurnRewards("turns", s.Turns)
 }

@@ -27,6 +27,7 @@ from rolloutd import (
     Result,
     ServerError,
     Task,
+    TurnReward,
     UnauthorizedError,
     UnavailableError,
     aio,
@@ -222,6 +223,27 @@ def test_sequences_carry_their_versions(server: Server) -> None:
     assert (sequence.prompt_length, sequence.logprobs) == (1, [0, -1, -2])
 
 
+def test_a_score_has_further_rewards(server: Server) -> None:
+    server.on("POST /rollouts/r/score", Answer(200, {"rollout_id": "r", "score": 1}))
+    with Client(server.url) as c:
+        c.rollouts.score("r", 1, {"style": 0.5}, [TurnReward(2, -1.0), TurnReward(3, 0.0, "tests")])
+    assert server.requests("POST /rollouts/r/score")[0].body == {
+        "score": 1, "rewards": {"style": 0.5}, "turns": [{"turn": 2, "reward": -1.0}, {"turn": 3, "reward": 0.0, "name": "tests"}],
+    }  # fmt: skip
+
+
+def test_rewards_of_a_result_and_of_its_turns(server: Server) -> None:
+    turn = {"turn": 2, "reward": -1}
+    server.on("GET /rollouts/r/result", Answer(200, {"rollout_id": "r", "rewards": {"style": 0.5}, "turn_rewards": [turn, {**turn, "name": "tests"}]}))
+    span = {"turn": 2, "start": 1, "stop": 2, "train": True, "reward": -1, "rewards": {"tests": 0}}
+    line = {"rollout_id": "r", "reward": 1, "rewards": {"style": 0.5}, "token_ids": [1, 2], "loss_mask": [0, 1], "logprobs": [0, -1], "spans": [span]}
+    server.on("GET /rollouts/r/trajectory", Answer(200, json.dumps(line).encode()))
+    with Client(server.url) as c:
+        result, (sequence,) = c.rollouts.result("r"), c.rollouts.trajectory("r")
+    assert (result.rewards, result.turn_rewards) == ({"style": 0.5}, (TurnReward(2, -1), TurnReward(2, -1, "tests")))
+    assert (sequence.rewards, sequence.spans[0].reward, sequence.spans[0].rewards) == ({"style": 0.5}, -1, {"tests": 0})
+
+
 def test_a_group_has_a_row_for_each_rollout(server: Server) -> None:
     line = {"rollout_id": "g-0", "reward": 1, "token_ids": [1], "loss_mask": [1], "logprobs": [0], "group_key": "g-1f", "advantage": 1.0, "centred_advantage": 0.5}
     server.on("GET /groups/g/trajectory", Answer(200, json.dumps(line).encode() + b"\n"), Answer(200, {"rewards": [1]}))
@@ -293,6 +315,7 @@ def test_all_errors_are_the_clients_own(server: Server) -> None:
     with Client(server.url, retry_s=0) as c:
         for call in (
             lambda: c.rollouts.get(""), lambda: c.groups.get(None), lambda: c.rollouts.score("r", float("nan")),  # type: ignore[arg-type]
+            lambda: c.rollouts.score("r", 1, turns=[TurnReward(1, float("inf"))]),
             lambda: c.rollouts.submit({"instruction": {1, 2}}), lambda: c.rollouts.submit(temperature=float("inf")),
         ):  # fmt: skip
             with pytest.raises(InvalidError):

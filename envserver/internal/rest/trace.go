@@ -11,6 +11,7 @@ import (
 	"github.com/rolloutd/rolloutd/envserver/internal/exports"
 	"github.com/rolloutd/rolloutd/envserver/internal/httpio"
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/trajectory/formats"
 )
 
@@ -24,7 +25,7 @@ func (a *API) traceRoute() api.Route {
 		"/trace",
 		a.getTrace,
 		"get_trace",
-		"Get every model call of a finished rollout. 409 while it runs",
+		"Get every model call of a rollout that has finished or awaits its score. 409 while it runs",
 		[]any{
 			jsonLines, npzFile, formats.ATIF{},
 		},
@@ -41,7 +42,7 @@ func (a *API) getTrace(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
-	lines, err := a.blobs(r, "trace", "trace")
+	lines, err := a.openTrace(r)
 	if err != nil {
 		httpio.WriteRefusal(w, err)
 		return
@@ -63,6 +64,22 @@ func (a *API) getTrace(w http.ResponseWriter, r *http.Request) {
 	}
 
 	a.writeArrays(w, r, lines)
+}
+
+// openTrace opens the trace of a rollout that has finished, or whose client is to score its turns.
+func (a *API) openTrace(r *http.Request) (io.ReadCloser, error) {
+	id := chi.URLParam(r, "id")
+
+	state, err := a.Rollouts.State(r.Context(), id)
+	if err != nil {
+		return nil, err
+	}
+
+	if state.Phase == rollout.PhaseScoring {
+		return a.Rollouts.Open(r.Context(), id, "trace")
+	}
+
+	return a.blobs(r, "trace", "trace")
 }
 
 // atifFormat is the format of a trace for tools of Harbor.

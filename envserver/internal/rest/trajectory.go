@@ -238,7 +238,7 @@ func (a *API) scored(ctx context.Context, done []rollout.State, choice choice) (
 	room := sequence.MaxTokens
 
 	for _, state := range done {
-		t, err := a.trajectory(ctx, state.ID, choice.Choice)
+		t, rewards, err := a.trajectory(ctx, state.ID, choice.Choice)
 		if err != nil {
 			return nil, err
 		}
@@ -255,20 +255,31 @@ func (a *API) scored(ctx context.Context, done []rollout.State, choice choice) (
 			)
 		}
 
-		all = append(all, formats.Scored{RolloutID: state.ID, Reward: state.Reward, Trajectory: t})
+		all = append(all, formats.Scored{RolloutID: state.ID, Reward: state.Reward, Rewards: rewards, Trajectory: t})
 	}
 
 	return all, nil
 }
 
-func (a *API) trajectory(ctx context.Context, id string, choice sequence.Choice) (sequence.Trajectory, error) {
+// trajectory returns the sequences of a rollout with the rewards of their turns, and its named rewards.
+func (a *API) trajectory(
+	ctx context.Context,
+	id string,
+	choice sequence.Choice,
+) (t sequence.Trajectory, rewards map[string]float64, err error) {
+	head, err := a.Rollouts.Wait(ctx, id)
+	if err != nil {
+		return t, nil, err
+	}
+
 	lines, err := a.Rollouts.Open(ctx, id, "trace")
 	if err != nil {
-		return sequence.Trajectory{}, err
+		return t, nil, err
 	}
 	defer lines.Close()
 
-	t, err := sequence.Read(lines, choice)
+	t, err = sequence.Read(lines, choice)
+	t.SetRewards(head.TurnRewards)
 
-	return t, fault.Wrap(fault.KindOf(err), err, "rollout %s", id)
+	return t, head.Rewards, fault.Wrap(fault.KindOf(err), err, "rollout %s", id)
 }

@@ -78,13 +78,17 @@ func TestParquet(t *testing.T) {
 func TestColumnsOfParquet(t *testing.T) {
 	t.Parallel()
 	o := files.Options{Folder: t.TempDir(), Format: files.Parquet}
-	require.NoError(t, files.New(o).Deliver(t.Context(), sinktest.Group(1)))
+
+	group := sinktest.Group(1)
+	group.Data[0].Rewards = map[string]float64{"style": 0.5}
+	require.NoError(t, files.New(o).Deliver(t.Context(), group))
 	rows, err := parquet.ReadFile[struct {
 		TokenIDs []int32   `parquet:"token_ids,list"`
 		LossMask []int32   `parquet:"loss_mask,list"`
 		Logprobs []float64 `parquet:"logprobs,list"`
 		Spans    string    `parquet:"spans"`
 		Trained  int32     `parquet:"trained"`
+		Rewards  *string   `parquet:"rewards,optional"`
 	}](filepath.Join(o.Folder, "shard-000001.parquet"))
 	require.NoError(t, err)
 	require.Len(t, rows, sinktest.Size)
@@ -93,6 +97,8 @@ func TestColumnsOfParquet(t *testing.T) {
 	require.Equal(t, []float64{0, 0, -0.5, 0, -0.25, -2}, rows[0].Logprobs)
 	require.Equal(t, int32(3), rows[0].Trained)
 	require.Contains(t, rows[0].Spans, `"finish_reason":"tool_calls"`)
+	require.JSONEq(t, `{"style":0.5}`, *rows[0].Rewards)
+	require.Nil(t, rows[1].Rewards)
 }
 
 // lines reads all files of a folder.

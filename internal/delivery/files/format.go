@@ -14,7 +14,7 @@ type Format string
 const (
 	// JSONLines has one sequence per line, as GET /groups/{id}/trajectory?format=jsonl.
 	JSONLines Format = "jsonl"
-	// Parquet has one sequence per row, with the fields of a line as columns. Spans are JSON text.
+	// Parquet has one sequence per row, with the fields of a line as columns. Spans and rewards are JSON text.
 	Parquet Format = "parquet"
 )
 
@@ -45,6 +45,7 @@ type row struct {
 	LossMask  []int32         `parquet:"loss_mask,list" json:"loss_mask"`
 	Logprobs  []float64       `parquet:"logprobs,list" json:"logprobs"`
 	Spans     json.RawMessage `parquet:"spans,string" json:"spans"`
+	Rewards   json.RawMessage `parquet:"rewards,string,optional" json:"rewards"`
 	End       string          `parquet:"end" json:"end"`
 
 	GroupKey         string   `parquet:"group_key" json:"group_key"`

@@ -22,6 +22,10 @@ type Head struct {
 	Error    string          `json:"error,omitempty"`
 	ExitCode int             `json:"exit_code"`
 
+	// of a client's score; the store has those of a verifier
+	Rewards     map[string]float64   `json:"rewards,omitempty"`
+	TurnRewards []rollout.TurnReward `json:"turn_rewards,omitempty"`
+
 	// if false, ExitCode counts only if it is not -1
 	AgentRan   bool   `json:"agent_ran,omitempty"`
 	SessionID  string `json:"session_id,omitempty"`
@@ -71,6 +75,7 @@ func (h *Head) result(rolloutID string) rollout.Result {
 	// from a client; a verifier leaves a record
 	if h.Reward != nil {
 		res.Grading = rollout.Grading{Status: rollout.Graded}
+		res.Rewards, res.TurnRewards = h.Rewards, h.TurnRewards
 	}
 	// unless the store has a record of the grading
 	if h.Outcome == rollout.VerifierFailed {

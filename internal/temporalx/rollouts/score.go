@@ -2,6 +2,9 @@ package rollouts
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"fmt"
 
 	"go.temporal.io/sdk/client"
@@ -22,6 +25,9 @@ func (c *Client) Score(ctx context.Context, id string, s rollout.Score) error {
 	// A repeated request has the same id, and another attempt has another: Temporal answers a known id
 	// without asking the workflow.
 	update := fmt.Sprintf("score-%d-%g", state.Attempt, s.Score)
+	if len(s.Rewards)+len(s.Turns) > 0 {
+		update += "-" + digestOf(s)
+	}
 
 	handle, err := c.temporal.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
 		WorkflowID: rollout.WorkflowID(id), UpdateID: update, UpdateName: rollout.UpdateScore, Args: []any{s},
@@ -57,4 +63,13 @@ func (c *Client) Score(ctx context.Context, id string, s rollout.Score) error {
 	}
 
 	return fault.New(fault.Conflict, "the rollout does not wait for a score: it is in phase %s", state.Phase)
+}
+
+// digestOf names a score with further rewards.
+func digestOf(s rollout.Score) string {
+	// finite numbers always encode
+	text, _ := json.Marshal(s)
+	sum := sha256.Sum256(text)
+
+	return hex.EncodeToString(sum[:8])
 }

@@ -26,4 +26,11 @@ func TestScoreOfAnotherAttempt(t *testing.T) {
 
 	require.NoError(t, rc.Score(t.Context(), "r1", one))
 	require.Equal(t, []rollout.Score{one, one}, f.scores)
+
+	further := rollout.Score{Score: 1, Turns: []rollout.TurnReward{{Turn: 1, Reward: 2}}}
+	for range 2 {
+		require.NoError(t, rc.Score(t.Context(), "r1", further))
+	}
+
+	require.Equal(t, []rollout.Score{one, one, further}, f.scores, "other rewards are another score")
 }

@@ -18,6 +18,9 @@ type Line struct {
 	Outcome   rollout.Outcome `json:"outcome"`
 	Reward    *float64        `json:"reward"`
 
+	// further rewards of the rollout, by name
+	Rewards map[string]float64 `json:"rewards,omitempty"`
+
 	// within the rollout, from 0
 	Number int `json:"sequence"`
 
@@ -34,7 +37,7 @@ func WriteLines(w io.Writer, s rollout.State, data Scored) error {
 	t := data.Trajectory
 	for i := range t.Sequences {
 		line := Line{
-			RolloutID: s.ID, GroupID: s.GroupID, TaskID: s.TaskID, Outcome: s.Outcome, Reward: s.Reward,
+			RolloutID: s.ID, GroupID: s.GroupID, TaskID: s.TaskID, Outcome: s.Outcome, Reward: s.Reward, Rewards: data.Rewards,
 			Number: i, Trained: t.Sequences[i].Trained(), Standing: data.Standing, Sequence: t.Sequences[i],
 		}
 		if err := enc.Encode(line); err != nil {

@@ -13,6 +13,9 @@ type Scored struct {
 	// nil: none; not training data
 	Reward *float64
 
+	// by name
+	Rewards map[string]float64
+
 	// in its group
 	Standing
 	Trajectory sequence.Trajectory

@@ -180,6 +180,26 @@ func TestSummariesAreTrainedByChoice(t *testing.T) {
 	require.ErrorContains(t, err, `summaries: must be drop or train, got "keep"`)
 }
 
+// A turn's rewards are in its span; those of turns in no sequence are in none.
+func TestRewardsOfTurns(t *testing.T) {
+	t.Parallel()
+
+	title := with(sampled(2, ids{9}, ids{9}), func(t *rollout.Turn) { t.Kind, t.Train = rollout.KindTitle, false })
+	got := build(t, sequence.Choice{}, sampled(1, ids{1}, ids{2}), title, sampled(3, ids{1, 2, 3}, ids{4}), sampled(4, ids{7}, ids{8}))
+	got.SetRewards([]rollout.TurnReward{
+		{Turn: 1, Reward: -1}, {Turn: 1, Name: "a", Reward: 2}, {Turn: 2, Reward: 5}, {Turn: 4, Name: "a"}, {Turn: 9, Reward: 5},
+	})
+	require.Len(t, got.Sequences, 2)
+
+	first, last := got.Sequences[0].Spans, got.Sequences[1].Spans
+	require.InDelta(t, -1, *first[0].Reward, 0)
+	require.Equal(t, map[string]float64{"a": 2}, first[0].Rewards)
+	require.Nil(t, first[1].Reward)
+	require.Nil(t, first[1].Rewards)
+	require.Nil(t, last[0].Reward)
+	require.Equal(t, map[string]float64{"a": 0}, last[0].Rewards, "a reward of 0 is a reward")
+}
+
 func TestMarksOfSpans(t *testing.T) {
 	t.Parallel()
 	cut := with(sampled(1, ids{1}, ids{2, 3}), func(t *rollout.Turn) { t.FinishReason = "length" })

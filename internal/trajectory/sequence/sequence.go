@@ -49,6 +49,11 @@ type Span struct {
 	Images int `json:"images,omitempty"`
 	// Flaws is what is wrong with the turn, for instance that its prompt is not the template's. See rollout.Turn.
 	Flaws []string `json:"flaws,omitempty"`
+	// Reward is the turn's own, in addition to that of the rollout; nil: it has none. Its place is the last token of
+	// the reply.
+	Reward *float64 `json:"reward,omitempty"`
+	// Rewards are further rewards of the turn, by name.
+	Rewards map[string]float64 `json:"rewards,omitempty"`
 }
 
 // End is why a sequence ends. It is a closed set.
@@ -109,6 +114,36 @@ func (t *Trajectory) Trained() int {
 	}
 
 	return n
+}
+
+// SetRewards puts the rewards of turns into their spans. Those of turns that are in no sequence are left out.
+func (t *Trajectory) SetRewards(list []rollout.TurnReward) {
+	byTurn := map[int][]rollout.TurnReward{}
+	for _, r := range list {
+		byTurn[r.Turn] = append(byTurn[r.Turn], r)
+	}
+
+	for i := range t.Sequences {
+		spans := t.Sequences[i].Spans
+		for k := range spans {
+			for _, r := range byTurn[spans[k].Turn] {
+				spans[k].setReward(r)
+			}
+		}
+	}
+}
+
+func (s *Span) setReward(r rollout.TurnReward) {
+	if r.Name == "" {
+		s.Reward = &r.Reward
+		return
+	}
+
+	if s.Rewards == nil {
+		s.Rewards = map[string]float64{}
+	}
+
+	s.Rewards[r.Name] = r.Reward
 }
 
 // Rows removes the sequences without a token to train on; with one, all but the sequence with the most, so that a

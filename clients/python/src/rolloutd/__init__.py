@@ -19,7 +19,7 @@ from .errors import (
     UnscoredError,
 )
 from .staleness import Staleness
-from .types import SCORED_OUTCOMES, Event, Group, GroupTask, ListedGroup, Member, Regrade, Result, Sequence, Span, State, Task
+from .types import SCORED_OUTCOMES, Event, Group, GroupTask, ListedGroup, Member, Regrade, Result, Sequence, Span, State, Task, TurnReward
 from .weights import WeightSync
 
 __all__ = [
@@ -57,6 +57,7 @@ __all__ = [
     "State",
     "Step",
     "Task",
+    "TurnReward",
     "UnauthorizedError",
     "UnavailableError",
     "UnscoredError",

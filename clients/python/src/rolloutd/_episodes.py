@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from base64 import b64decode
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
 from ._calls import Call, new_id, object_of, one
 from .errors import InvalidError, UnavailableError
-from .types import JSON, Task
+from .types import JSON, Task, TurnReward
 
 # Time limit of a step; the limits of the tools are shorter.
 STEP_S = 900.0
@@ -108,10 +108,17 @@ def tools(environment: str) -> Call[list[EpisodeTool]]:
     return Call("POST", _path(environment, "step"), object_of(of), body={"action": {"type": "list_tools"}})
 
 
-def score(rollout_id: str, score: float) -> Call[float]:
-    if not math.isfinite(score):
-        raise InvalidError(f"score: must be a finite number, got {score}")
-    return Call("POST", one("rollouts", rollout_id, "score"), object_of(lambda raw: float(raw["score"])), body={"score": score})
+def score(rollout_id: str, score: float, rewards: Mapping[str, float] | None, turns: Iterable[TurnReward]) -> Call[float]:
+    turns = tuple(turns)
+    for what, value in [("score", score), *(rewards or {}).items(), *((f"turn {turn.turn}", turn.reward) for turn in turns)]:
+        if not math.isfinite(value):
+            raise InvalidError(f"{what}: must be a finite number, got {value}")
+    body: dict[str, Any] = {"score": score}
+    if rewards:
+        body["rewards"] = dict(rewards)
+    if turns:
+        body["turns"] = [{"turn": turn.turn, "reward": turn.reward, **({"name": turn.name} if turn.name else {})} for turn in turns]
+    return Call("POST", one("rollouts", rollout_id, "score"), object_of(lambda raw: float(raw["score"])), body=body)
 
 
 def execute(trajectory_id: str, tool: str, arguments: Mapping[str, Any], uniq_id: str, timeout_s: float | None) -> Call[Execution]:

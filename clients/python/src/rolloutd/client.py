@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -20,7 +20,7 @@ from ._sse import Decoder
 from .episodes import Episodes, Executor
 from .errors import ExhaustedError, NotFoundError, RolloutdError, UnavailableError
 from .producers import Deliveries, Producers
-from .types import JSON, Event, Group, GroupPage, GroupTask, ListedGroup, Page, Regrade, Result, RolloutFilter, Sequence, State, Task
+from .types import JSON, Event, Group, GroupPage, GroupTask, ListedGroup, Page, Regrade, Result, RolloutFilter, Sequence, State, Task, TurnReward
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
@@ -179,7 +179,7 @@ class Rollouts:
         return self._client.send(calls.result(rollout_id))
 
     def trace(self, rollout_id: str) -> list[JSON]:
-        """Every model call of a finished rollout."""
+        """Every model call of a rollout that has finished or awaits its score."""
         return self._client.send(calls.trace(rollout_id))
 
     def trajectory(self, rollout_id: str, *, subagents: str = "drop", summaries: str = "drop", sequences: str = "all") -> list[Sequence]:
@@ -206,9 +206,12 @@ class Rollouts:
         """Ends a rollout early. Returns False if it has already ended."""
         return self._client.send(calls.abort("rollouts", rollout_id, reason))
 
-    def score(self, rollout_id: str, score: float) -> None:
-        """Grades a rollout whose verifier is external, while it awaits its score. A repeated score is accepted if it is the same."""
-        self._client.send(episodes.score(rollout_id, score))
+    def score(self, rollout_id: str, score: float, rewards: Mapping[str, float] | None = None, turns: Iterable[TurnReward] = ()) -> None:
+        """Grades a rollout whose verifier is external, while it awaits its score. A repeated score is accepted if it is the same.
+
+        `rewards` are further rewards by name, `turns` those of single turns, by their numbers in the trace (`trace`).
+        """
+        self._client.send(episodes.score(rollout_id, score, rewards, turns))
 
     def regrade(self, rollout_id: str, task: Mapping[str, Any], *, apply: bool = False, timeout_s: float | None = None) -> Regrade:
         """Grades the saved work of a finished rollout by the verifier of `task` as it is now: the arguments of a rollout.

@@ -52,6 +52,19 @@ class State:
 
 
 @dataclass(frozen=True)
+class TurnReward:
+    """A reward of one turn. Without a name it is the turn's own, which trainers add to that of the rollout."""
+
+    turn: int
+    reward: float
+    name: str = ""
+
+    @classmethod
+    def of(cls, raw: JSON) -> TurnReward:
+        return cls(raw["turn"], raw["reward"], raw.get("name", ""))
+
+
+@dataclass(frozen=True)
 class Result:
     """The result of a rollout. `reward` is None if the policy did not cause the outcome, or if the rollout was not graded."""
 
@@ -69,6 +82,8 @@ class Result:
     usage: JSON
     grading: JSON
     raw: JSON = field(repr=False)
+    rewards: Mapping[str, float] = field(default_factory=dict)  # further rewards by name
+    turn_rewards: tuple[TurnReward, ...] = ()
 
     @classmethod
     def of(cls, raw: JSON) -> Result:
@@ -87,6 +102,8 @@ class Result:
             usage=raw.get("usage") or {},
             grading=raw.get("grading") or {},
             raw=raw,
+            rewards=raw.get("rewards") or {},
+            turn_rewards=tuple(TurnReward.of(r) for r in raw.get("turn_rewards") or ()),
         )
 
 
@@ -234,6 +251,8 @@ class Span:
     doubled_end: bool
     model_version: str
     temperature: float | None
+    reward: float | None = None  # the turn's own, besides that of the rollout
+    rewards: Mapping[str, float] = field(default_factory=dict)  # further rewards of the turn, by name
 
     @property
     def versions(self) -> tuple[str, str]:
@@ -253,6 +272,8 @@ class Span:
             doubled_end=raw.get("doubled_end", False),
             model_version=raw.get("model_version") or "",
             temperature=raw.get("temperature"),
+            reward=raw.get("reward"),
+            rewards=raw.get("rewards") or {},
         )
 
 
@@ -277,6 +298,7 @@ class Sequence:
     group_key: str = ""  # equal for the rollouts of a group; these three are there for a group's sequences
     advantage: float | None = None  # reward minus the group's mean, divided by the standard deviation
     centred_advantage: float | None = None  # reward minus mean
+    rewards: Mapping[str, float] = field(default_factory=dict)  # further rewards of the rollout, by name
 
     @property
     def prompt_length(self) -> int:
@@ -303,6 +325,7 @@ class Sequence:
             group_key=raw.get("group_key", ""),
             advantage=raw.get("advantage"),
             centred_advantage=raw.get("centred_advantage"),
+            rewards=raw.get("rewards") or {},
         )
 
 
