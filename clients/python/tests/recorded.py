@@ -33,7 +33,9 @@ class Conversation:
             self.sequences[-1]["end"] = end
         self.sequences.append({"token_ids": [], "loss_mask": [], "logprobs": [], "spans": [], "lineage": lineage, "end": "end"})
 
-    def call(self, *, train: bool = True, version: str = "", finish: str = "stop", reply: list[int] | None = None) -> None:
+    def call(
+        self, *, train: bool = True, version: str = "", finish: str = "stop", reply: list[int] | None = None, reward: float | None = None
+    ) -> None:
         """One model call: what is new in its prompt, and the reply."""
         if not self.sequences:
             self.begin()
@@ -41,7 +43,7 @@ class Conversation:
         self.calls += 1
         start = len(s["token_ids"]) + len(new)
         span = {"turn": self.calls, "start": start, "stop": start + len(reply), "train": train, "finish_reason": finish}
-        s["spans"].append(span | {"truncated": finish == "length", "model_version": version, "temperature": 1.0})
+        s["spans"].append(span | {"truncated": finish == "length", "model_version": version, "temperature": 1.0, "reward": reward})
         s["token_ids"] += new + reply
         s["loss_mask"] += [0] * len(new) + [int(train)] * len(reply)
         s["logprobs"] += [0.0] * len(new) + [-self.rng.randrange(5000) / 1024 if train else 0.0 for _ in reply]
@@ -54,15 +56,17 @@ class Conversation:
         return Record(rollout_id, group, "task", outcome, reward, tuple(Sequence.of(s) for s in raw))
 
 
-def random_record(rng: random.Random) -> Record:
-    """Any record: sequences, turns with and without training, versions, a reward or none."""
+def random_record(rng: random.Random, *, turn_rewards: bool = False) -> Record:
+    """Any record: sequences, turns with and without training, versions, a reward or none; by choice rewards of turns."""
     c = Conversation(rng)
     for _ in range(rng.randint(0, 3)):
         c.begin(rng.choice(["prefix_break", "compacted"]))
         for _ in range(rng.randint(1, 4)):
-            c.call(train=rng.random() < 0.8, version=rng.choice(["", "step-3", "step-3..step-4", "7"]), finish=rng.choice(["stop", "length"]))
-    reward = rng.choice([None, 0.0, 1.0, -0.5])
-    return c.record("r", "g", "completed" if reward is not None else "infra_failed", reward)
+            reward = rng.choice([None, 0.0, 1.0, -0.25]) if turn_rewards else None
+            version, finish = rng.choice(["", "step-3", "step-3..step-4", "7"]), rng.choice(["stop", "length"])
+            c.call(train=rng.random() < 0.8, version=version, finish=finish, reward=reward)
+    total = rng.choice([None, 0.0, 1.0, -0.5])
+    return c.record("r", "g", "completed" if total is not None else "infra_failed", total)
 
 
 # What makes the conversation of each kind of rollout.

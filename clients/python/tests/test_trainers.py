@@ -12,11 +12,33 @@ from hypothesis import strategies as st
 from recorded import KINDS, pairs_of, random_record, recorded
 
 from rolloutd import Group, InvalidError, ProtocolError, Sequence, UnscoredError
-from rolloutd.trainers import Limits, Losses, Record, fit, longest, records_of, split, token_versions, trained, turns, untrained
+from rolloutd.trainers import (
+    Limits,
+    Losses,
+    Record,
+    Turn,
+    fit,
+    longest,
+    named_rewards,
+    records_of,
+    split,
+    token_rewards,
+    token_versions,
+    trained,
+    turns,
+    untrained,
+)
 from rolloutd.trainers.atropos import logprobs_of, masks_of
+from rolloutd.trainers.nemo_gym import verify_response
 from rolloutd.trainers.rules import version_range
+from rolloutd.trainers.skyrl import linear, stepwise
+from rolloutd.trainers.slime import samples
+from rolloutd.trainers.tinker import transitions
 from rolloutd.trainers.trl import batch
+from rolloutd.trainers.verifiers import trace
+from rolloutd.trainers.verl import Output, outputs
 
+REWARDED = st.integers(0, 2**32).map(lambda seed: random_record(random.Random(seed), turn_rewards=True))
 RECORDS = st.integers(0, 2**32).map(lambda seed: random_record(random.Random(seed)))
 LIMIT = st.none() | st.integers(1, 60)
 LIMITS = st.builds(Limits, LIMIT, LIMIT, LIMIT)
@@ -157,6 +179,65 @@ def test_atropos_has_one_value_for_each_token(record: Record) -> None:
         rows = list(zip(masks_of(s), logprobs_of(s), strict=True))
         assert [(id, logprob) for id, logprob in rows if id != -100] == [(id, p) for id, p, bit in zip(s.token_ids, s.logprobs, s.loss_mask, strict=True) if bit]
         assert {logprob for id, logprob in rows if id == -100} <= {1.0}
+
+
+def rewarded_turns(record: Record) -> list[tuple[int, float]]:
+    """The id of the last token of each turn that is trained on, and the turn's reward."""
+    return [(s.token_ids[span.stop - 1], span.reward or 0.0) for s in trained(record) for span in s.spans if span.train]
+
+
+@PROPERTY
+@given(REWARDED, LIMITS)
+def test_the_reward_of_a_turn_is_at_its_last_trained_token(record: Record, limits: Limits) -> None:
+    record, _ = fit(record, limits)
+    expected = rewarded_turns(record)
+    for s in record.sequences:
+        of = token_rewards(s)
+        assert [of[span.stop - 1] for span in s.spans if span.train] == [span.reward or 0.0 for span in s.spans if span.train]
+        assert not any(reward for reward, bit in zip(of, s.loss_mask, strict=True) if not bit)
+        assert sum(of) == sum(turn.reward for turn in turns(s)), "nothing is added and nothing lost"
+
+    made = transitions(record)
+    assert [(row["tokens"][-1], row["reward"]) for row in made] == expected
+    scores = [score for output in outputs(record) for score in output["extra_fields"].get("turn_scores") or [0.0] * len(turns_of(record, output))]
+    assert scores == [reward for _, reward in expected]
+    for sample, s in zip(samples([record], [0])[0] if made else [], trained(record), strict=True):
+        of = sample["metadata"].get("token_rewards") or [0.0] * sample["response_length"]
+        assert (len(of), of) == (sample["response_length"], token_rewards(s)[s.prompt_length :])
+    of_nodes = trace(record)["info"]["turn_rewards"]
+    assert sum(of_nodes.values()) == sum(span.reward or 0.0 for s in record.sequences for span in s.spans if span.train)
+
+
+def turns_of(record: Record, output: Output) -> list[Turn]:
+    """The turns of an output's sequence."""
+    (sequence,) = [s for s in trained(record) if s.token_ids == output["prompt_ids"] + output["response_ids"]][:1]
+    return turns(sequence)
+
+
+@PROPERTY
+@given(st.lists(REWARDED, min_size=1, max_size=4))
+def test_skyrl_has_rewards_of_turns_beside_those_of_rollouts(records: list[Record]) -> None:
+    for rows, one in ((stepwise(records), False), (linear(records), True)):
+        rewards = rows.output(None, stepwise=not one)["rewards"]
+        if not any(map(any, rows.turn_rewards)):
+            assert rewards == rows.rewards
+            continue
+        assert [len(row) for row in rewards] == [len(response) for response in rows.response_ids]
+        for i, record in enumerate(records):
+            own = [row for row, of in zip(rewards, rows.records, strict=True) if of == i]
+            whole = sum(reward for reward, of in zip(rows.rewards, rows.records, strict=True) if of == i)
+            kept = [longest(trained(record))] if one else trained(record)
+            turned = sum(turn.reward for s in kept if s is not None for turn in turns(s))
+            assert sum(map(sum, own)) == pytest.approx(whole + turned)
+
+
+def test_rewards_by_name() -> None:
+    named = record(sequence(rewards={"style": 0.5}))
+    assert named_rewards(named) == {"style": 0.5}
+    assert samples([named], [0])[0][0]["metadata"]["rewards"] == {"style": 0.5}
+    assert trace(named)["info"]["rewards"] == {"style": 0.5}
+    assert verify_response(named, {})["reward_components"] == {"style": 0.5}
+    assert "reward_components" not in verify_response(record(sequence()), {})
 
 
 def test_the_recorded_set_has_each_kind() -> None:

@@ -99,7 +99,7 @@ def trajectory(record: Record) -> Trajectory:
         Transition(
             ob=tinker.ModelInput.from_ints(row["ob"]),
             ac=TokensWithLogprobs(row["tokens"], row["logprobs"], "length" if row["stop_reason"] == "length" else "stop"),
-            reward=0.0,
+            reward=row["reward"],
             episode_done=row["episode_done"],
         )
         for row in transitions(record)

@@ -6,7 +6,7 @@ rules that all of them follow are in `rolloutd.trainers.rules`. `batch_health` s
 
 from .health import Drift, Health, HealthLog, batch_health, drift, merged
 from .record import Record, records_of
-from .rules import Limits, Losses, Split, Turn, fit, longest, split, token_versions, trained, turns, untrained
+from .rules import Limits, Losses, Split, Turn, fit, longest, named_rewards, split, token_rewards, token_versions, trained, turns, untrained
 
 __all__ = [
     "Drift",
@@ -22,8 +22,10 @@ __all__ = [
     "fit",
     "longest",
     "merged",
+    "named_rewards",
     "records_of",
     "split",
+    "token_rewards",
     "token_versions",
     "trained",
     "turns",

@@ -7,19 +7,21 @@ from typing import Any
 
 from ..errors import RolloutdError, UnscoredError
 from .record import Record
-from .rules import Turn, longest, trained, turns, untrained
+from .rules import Turn, longest, named_rewards, trained, turns, untrained
 
 
 def verify_response(record: Record, request: Mapping[str, Any], *, created_at: float = 0.0) -> dict[str, Any]:
     """The answer to `request`, whose fields it repeats: the longest sequence, with an output item for each reply that is trained on.
 
     NeMo-RL requires that the prompt of each item begins with all tokens before it, so it takes one sequence of a rollout. It has no form for a
-    missing reward: UnscoredError, for which a server answers by `masked_response`.
+    missing reward: UnscoredError, for which a server answers by `masked_response`. Rewards by name are `reward_components`.
     """
     sequence = longest(trained(record))
     if sequence is None:
         raise UnscoredError(untrained(record))
-    return {**request, "response": _response(record.rollout_id, turns(sequence), created_at), "reward": record.reward}
+    named = named_rewards(record)
+    components = {"reward_components": named} if named else {}
+    return {**request, "response": _response(record.rollout_id, turns(sequence), created_at), "reward": record.reward, **components}
 
 
 def masked_response(record: Record, request: Mapping[str, Any], *, created_at: float = 0.0) -> dict[str, Any]:

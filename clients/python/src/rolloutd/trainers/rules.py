@@ -106,6 +106,11 @@ class Turn:
     logprobs: list[float]
     span: Span
 
+    @property
+    def reward(self) -> float:
+        """The turn's own reward, besides that of the rollout; 0 without one."""
+        return self.span.reward or 0.0
+
 
 def turns(sequence: Sequence) -> list[Turn]:
     """The replies of a sequence that are trained on. Another reply is a part of the prompts after it."""
@@ -114,6 +119,22 @@ def turns(sequence: Sequence) -> list[Turn]:
         for span in sequence.spans
         if span.train
     ]
+
+
+def token_rewards(sequence: Sequence) -> list[float]:
+    """For each token the reward of the turn whose last token to train on it is, and 0 elsewhere. That of the rollout is not among them.
+
+    A turn that is not trained on has no place for its reward, which is left out.
+    """
+    rewards = [0.0] * len(sequence.token_ids)
+    for turn in turns(sequence):
+        rewards[turn.span.stop - 1] = turn.reward
+    return rewards
+
+
+def named_rewards(record: Record) -> dict[str, float]:
+    """The rewards of a rollout by name, besides its reward."""
+    return dict(next((sequence.rewards for sequence in record.sequences if sequence.rewards), {}))
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .record import Record
-from .rules import filled_rewards, longest, split, trained, turns
+from .rules import filled_rewards, longest, split, token_rewards, trained, turns
 
 
 @dataclass
@@ -19,34 +19,42 @@ class Rows:
     loss_masks: list[list[int]] = field(default_factory=list)
     rollout_logprobs: list[list[float]] = field(default_factory=list)
     rewards: list[float] = field(default_factory=list)
+    turn_rewards: list[list[float]] = field(default_factory=list)  # for each token of the response
     stop_reasons: list[str] = field(default_factory=list)
     is_last_step: list[bool] = field(default_factory=list)
     records: list[int] = field(default_factory=list)
 
-    def add(self, record: int, prompt: list[int], response: list[int], mask: list[int], logprobs: list[float], reason: str) -> None:
-        """Adds a row that is not its record's last, without a reward."""
+    def add(
+        self, record: int, prompt: list[int], response: list[int], mask: list[int], logprobs: list[float], turn_rewards: list[float], reason: str
+    ) -> None:
+        """Adds a row that is not its record's last, without the reward of the rollout."""
         self.prompt_token_ids.append(prompt)
         self.response_ids.append(response)
         self.loss_masks.append(mask)
         self.rollout_logprobs.append(logprobs)
         self.stop_reasons.append(reason)
         self.rewards.append(0.0)
+        self.turn_rewards.append(turn_rewards)
         self.is_last_step.append(False)
         self.records.append(record)
 
     def end(self, record: int, reward: float) -> None:
         """Ends a record: its last row has the reward. A record without rows gets one that is not trained on."""
         if not self.records or self.records[-1] != record:
-            self.add(record, [0], [0], [0], [0.0], "error")
+            self.add(record, [0], [0], [0], [0.0], [0.0], "error")
         self.rewards[-1] = reward
         self.is_last_step[-1] = True
 
     def output(self, trajectory_ids: list[Any] | None, *, stepwise: bool) -> dict[str, Any]:
-        """The GeneratorOutput. `trajectory_ids` are those of the input, one for each record."""
+        """The GeneratorOutput. `trajectory_ids` are those of the input, one for each record.
+
+        `rewards` has a number for each row or, where any turn has a reward, a list for each: those of turns at their last tokens, and that of the
+        rollout at the last token of its last row.
+        """
         return {
             "prompt_token_ids": self.prompt_token_ids,
             "response_ids": self.response_ids,
-            "rewards": self.rewards,
+            "rewards": self._by_token() if any(map(any, self.turn_rewards)) else self.rewards,
             "loss_masks": self.loss_masks,
             "stop_reasons": self.stop_reasons,
             "rollout_logprobs": self.rollout_logprobs,
@@ -54,6 +62,9 @@ class Rows:
             "rollout_metrics": None,
             "is_last_step": self.is_last_step if stepwise else None,
         }
+
+    def _by_token(self) -> list[list[float]]:
+        return [[*of[:-1], of[-1] + reward] for of, reward in zip(self.turn_rewards, self.rewards, strict=True)]
 
 
 def linear(records: Iterable[Record]) -> Rows:
@@ -63,7 +74,9 @@ def linear(records: Iterable[Record]) -> Rows:
     for i, record in enumerate(records):
         if (sequence := longest(trained(record))) is not None:
             parts = split(sequence)
-            rows.add(i, parts.prompt_ids, parts.response_ids, parts.mask, parts.logprobs, sequence.spans[-1].finish_reason or "stop")
+            rewarded = token_rewards(sequence)[sequence.prompt_length :]
+            reason = sequence.spans[-1].finish_reason or "stop"
+            rows.add(i, parts.prompt_ids, parts.response_ids, parts.mask, parts.logprobs, rewarded, reason)
         rows.end(i, rewards[i])
     return rows
 
@@ -75,7 +88,8 @@ def stepwise(records: Iterable[Record]) -> Rows:
     for i, record in enumerate(records):
         for turn in (turn for sequence in trained(record) for turn in turns(sequence)):
             mask = [1] * len(turn.completion_ids)
-            rows.add(i, turn.prompt_ids, turn.completion_ids, mask, turn.logprobs, turn.span.finish_reason or "stop")
+            rewarded = [*[0.0] * (len(mask) - 1), turn.reward]
+            rows.add(i, turn.prompt_ids, turn.completion_ids, mask, turn.logprobs, rewarded, turn.span.finish_reason or "stop")
         rows.end(i, rewards[i])
     return rows
 

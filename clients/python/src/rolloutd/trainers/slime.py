@@ -7,7 +7,7 @@ from typing import Any, TypedDict
 
 from ..types import Sequence
 from .record import Record
-from .rules import filled_rewards, split, trained, untrained, version_names
+from .rules import filled_rewards, named_rewards, split, token_rewards, trained, untrained, version_names
 
 
 class Sample(TypedDict):
@@ -56,8 +56,14 @@ def _sample(record: Record, sequence: Sequence, reward: float, index: int) -> Sa
         weight_versions=version_names(sequence),
         remove_sample=False,
         rollout_id=index,
-        metadata={"rollout": record.rollout_id, "outcome": record.outcome, "sequence": sequence.number},
+        metadata={"rollout": record.rollout_id, "outcome": record.outcome, "sequence": sequence.number, **_further_rewards(record, sequence)},
     )
+
+
+def _further_rewards(record: Record, sequence: Sequence) -> dict[str, Any]:
+    """Where there are any: `rewards` by name, and `token_rewards`, those of turns for each token of the response, for a reward function of the trainer."""
+    of_tokens, named = token_rewards(sequence)[sequence.prompt_length :], named_rewards(record)
+    return {**({"rewards": named} if named else {}), **({"token_rewards": of_tokens} if any(of_tokens) else {})}
 
 
 def _removed(record: Record, reward: float, index: int) -> Sample:

@@ -10,11 +10,12 @@ from .rules import trained, turns, untrained
 
 
 class Transition(TypedDict):
-    """A Transition: the observation, and tokens, log probabilities and stop reason of the action. Its reward is 0: that of a rollout is the group's."""
+    """A Transition: the observation, and tokens, log probabilities and stop reason of the action. Its reward is the turn's, that of a rollout the group's."""
 
     ob: list[int]
     tokens: list[int]
     logprobs: list[float]
+    reward: float
     stop_reason: str
     episode_done: bool
 
@@ -34,6 +35,7 @@ def transitions(record: Record) -> list[Transition]:
             ob=turn.prompt_ids,
             tokens=turn.completion_ids,
             logprobs=turn.logprobs,
+            reward=turn.reward,
             stop_reason="length" if turn.span.truncated else "stop",
             episode_done=False,
         )

@@ -6,7 +6,7 @@ from typing import Any, TypedDict
 
 from ..types import Sequence, Span
 from .record import Record
-from .rules import untrained, version_range
+from .rules import named_rewards, untrained, version_range
 
 
 class Node(TypedDict):
@@ -40,7 +40,7 @@ def trace(record: Record, *, needs_tokens: bool = True) -> Trace:
 
     Messages have no text, because the trainer reads tokens. Without a reward, the trace has the reward None and an error, for which the trainer
     leaves it out; and so without tokens to train on, unless an evaluation does not need them. `info["policy"]` has the oldest and the newest version
-    of the weights, where they are known.
+    of the weights, where they are known, `info["rewards"]` the rewards by name, and `info["turn_rewards"]` those of turns, by the indices of their nodes.
     """
     nodes: list[Node] = []
     calls: list[dict[str, Any]] = []
@@ -58,8 +58,20 @@ def trace(record: Record, *, needs_tokens: bool = True) -> Trace:
         is_completed=True,
         is_timeout=record.outcome == "agent_timeout",
         stop_condition="error" if why else "agent_completed" if record.outcome == "completed" else record.outcome,
-        info={"rollout_id": record.rollout_id, "group": record.group, "outcome": record.outcome, "policy": version_range(record.sequences)},
+        info={
+            "rollout_id": record.rollout_id,
+            "group": record.group,
+            "outcome": record.outcome,
+            "policy": version_range(record.sequences),
+            "rewards": named_rewards(record),
+            "turn_rewards": _turn_rewards(record, calls),
+        },
     )
+
+
+def _turn_rewards(record: Record, calls: list[dict[str, Any]]) -> dict[str, float]:
+    spans = (span for sequence in record.sequences for span in sequence.spans)
+    return {str(call["node"]): span.reward for span, call in zip(spans, calls, strict=True) if span.train and span.reward is not None}
 
 
 def _add(nodes: list[Node], calls: list[dict[str, Any]], sequence: Sequence) -> None:

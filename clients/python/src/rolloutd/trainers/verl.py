@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, TypedDict
 
+from ..types import Sequence
 from .record import Record
-from .rules import split, trained, version_range
+from .rules import split, trained, turns, version_range
 
 
 class Output(TypedDict):
@@ -25,7 +26,8 @@ def outputs(record: Record) -> list[Output]:
     """An output for each sequence to train on; none without a reward. The trainer copies the reward of the last one to the others.
 
     `min_global_steps` and `max_global_steps` are the versions of the weights, where they are known: the trainer's own steps, if it names its
-    versions by them.
+    versions by them. `turn_scores`, where turns have rewards, are those of the turns that are trained on, in order; the trainer's own advantages do not
+    read them.
     """
     return [_output(record, index) for index in range(len(trained(record)))]
 
@@ -47,6 +49,12 @@ def _output(record: Record, index: int) -> Output:
             # The trainer reads it of the last output without a default.
             "reward_extra_info": {},
             "rollout_id": record.rollout_id,
+            **_turn_scores(sequence),
             **({"min_global_steps": versions[0], "max_global_steps": versions[1]} if versions else {}),
         },
     )
+
+
+def _turn_scores(sequence: Sequence) -> dict[str, list[float]]:
+    scores = [turn.reward for turn in turns(sequence)]
+    return {"turn_scores": scores} if any(scores) else {}
