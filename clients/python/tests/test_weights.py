@@ -5,8 +5,9 @@ import threading
 import pytest
 from conftest import Answer, Server
 
-from rolloutd import DeadlineError, InvalidError, Sequence, Span, Staleness, WeightSync
+from rolloutd import DeadlineError, InvalidError, NotFoundError, Sequence, Span, Staleness, WeightSync
 from rolloutd.staleness import oldest, version_number
+from rolloutd.weights import Audit, AuditedTurn, AuditedVersion
 
 STATUS = {"paused": True, "in_flight": 0, "queued": 2}
 
@@ -38,6 +39,23 @@ def test_the_new_weights_are_named(server: Server) -> None:
     with pytest.raises(RuntimeError), WeightSync("vllm", server.url).drained(version="step-13", hold_s=600):
         raise RuntimeError("no memory")
     assert not server.seen[-1].body
+
+
+def test_an_audit_has_its_differences_by_version(server: Server) -> None:
+    version = {"version": "step-3", "turns": 2, "tokens": 40, "mean_abs": 0.01, "k1": -0.001, "k3": 0.002}
+    marked = {"route": "r.1", "turn": 4, "version": "step-3", "mean_abs": 0.7}
+    found = {"turns": 2, "versions": [version], "skipped": {"no_logprobs": 1}, "marked": [marked]}
+    server.on("POST /upstreams/vllm/audit", Answer(200, found))
+    server.on("GET /upstreams/vllm/audit", Answer(200, {"turns": 0, "versions": []}), Answer(404, {"kind": "NotFound", "message": "no audit"}))
+    sync = WeightSync("vllm", server.url)
+    (audit,) = sync.audit(turns=2, drop=True)
+    assert (audit.gateway, audit.turns, audit.skipped) == (server.url, 2, {"no_logprobs": 1})
+    assert audit.versions == (AuditedVersion("step-3", 2, 40, 0.01, -0.001, 0.002),)
+    assert audit.marked == (AuditedTurn("r.1", 4, "step-3", 0.7),)
+    assert server.seen[0].body == {"turns": 2, "limit": 0.1, "tokens": 4096, "drop": True}
+    assert sync.latest_audit() == [Audit(server.url, 0, (), {}, ())]
+    with pytest.raises(NotFoundError, match="no audit"):
+        sync.latest_audit()
 
 
 def test_a_failure_resumes(server: Server) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -33,6 +33,51 @@ class Endpoint:
     paused: bool
     in_flight: int
     queued: int
+
+
+@dataclass(frozen=True)
+class AuditedVersion:
+    """The turns of one version of the weights, "" if it has no name. Differences are recorded log probabilities less those that the engine gave again."""
+
+    version: str
+    turns: int
+    tokens: int
+    mean_absolute: float
+    k1: float
+    k3: float
+
+
+@dataclass(frozen=True)
+class AuditedTurn:
+    """A turn that does not fit the weights that it names. `route` is the id of its rollout's route."""
+
+    route: str
+    turn: int
+    version: str
+    mean_absolute: float
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What an audit found at one gateway. `skipped` counts turns that were not scored again, by reason."""
+
+    gateway: str
+    turns: int
+    versions: tuple[AuditedVersion, ...]
+    skipped: Mapping[str, int]
+    marked: tuple[AuditedTurn, ...]
+
+    @classmethod
+    def of(cls, gateway: str, raw: Mapping[str, Any]) -> Audit:
+        return cls(
+            gateway=gateway,
+            turns=raw["turns"],
+            versions=tuple(
+                AuditedVersion(v.get("version", ""), v["turns"], v["tokens"], v["mean_abs"], v["k1"], v["k3"]) for v in raw.get("versions") or ()
+            ),
+            skipped=raw.get("skipped") or {},
+            marked=tuple(AuditedTurn(t["route"], t["turn"], t.get("version", ""), t["mean_abs"]) for t in raw.get("marked") or ()),
+        )
 
 
 class WeightSync:
@@ -96,7 +141,19 @@ class WeightSync:
 
     def status(self) -> list[Endpoint]:
         """The state of the endpoint at each gateway."""
-        return [Endpoint(url, raw["paused"], raw["in_flight"], raw["queued"]) for url, raw in self._each("", None)]
+        return [Endpoint(url, raw["paused"], raw["in_flight"], raw["queued"]) for url, raw in self._each("", None, method="GET")]
+
+    def audit(self, *, turns: int = 32, limit: float = 0.1, tokens: int = 4096, drop: bool = False, wait_s: float = 300.0) -> list[Audit]:
+        """Has the latest `turns` of each gateway scored again by the engine, at most `tokens` in a request, and says how they differ by version.
+
+        A turn whose mean absolute difference is above `limit` nats is marked, and with `drop` not trained on.
+        """
+        body = {"turns": turns, "limit": limit, "tokens": tokens, "drop": drop}
+        return [Audit.of(url, raw) for url, raw in self._each("audit", body, within_s=wait_s)]
+
+    def latest_audit(self) -> list[Audit]:
+        """What the latest audit of each gateway found, also in the background. NotFoundError if one has made none since it began."""
+        return [Audit.of(url, raw) for url, raw in self._each("audit", None, method="GET")]
 
     def _renew(self, done: threading.Event, hold_s: float) -> None:
         while not done.wait(hold_s / 3):
@@ -105,18 +162,18 @@ class WeightSync:
             except RolloutdError:
                 continue  # the pause still holds for a while; the next renewal may succeed
 
-    def _each(self, what: str, body: dict[str, Any] | None, within_s: float = 10.0) -> list[tuple[str, dict[str, Any]]]:
+    def _each(self, what: str, body: dict[str, Any] | None, within_s: float = 10.0, method: str = "POST") -> list[tuple[str, dict[str, Any]]]:
         """Sends a request to all gateways at the same time. The first failure is raised once all have answered."""
         with ThreadPoolExecutor(len(self.gateways)) as pool:
-            futures = [pool.submit(self._send, url, what, body, within_s) for url in self.gateways]
+            futures = [pool.submit(self._send, url, what, body, within_s, method) for url in self.gateways]
         return [(url, future.result()) for url, future in zip(self.gateways, futures, strict=True)]
 
-    def _send(self, gateway: str, what: str, body: dict[str, Any] | None, within_s: float) -> dict[str, Any]:
+    def _send(self, gateway: str, what: str, body: dict[str, Any] | None, within_s: float, method: str) -> dict[str, Any]:
         url = f"{gateway}/upstreams/{quote(self.endpoint, safe='')}" + (f"/{what}" if what else "")
         retry = Retry(self._retry_s)
         while True:
             try:
-                response = self._http.mine().request("POST" if what else "GET", url, json=body, timeout=within_s)
+                response = self._http.mine().request(method, url, json=body, timeout=within_s)
             except httpx.RequestError as err:
                 time.sleep(retry.pause(lost(gateway, err)))
                 continue
