@@ -45,15 +45,22 @@ type endpointLine struct {
 }
 
 func upstreamLs(s std) *cobra.Command {
-	f, asJSON := settings{s: s}, false
 	cmd := &cobra.Command{
 		Use:   "ls",
-		Short: "List the configured endpoints, with a probe of each",
+		Short: "List the endpoints, with a probe of each",
 		Args:  cli.Arguments(),
 		Long: "Ls lists the named endpoints: their URLs by the configuration and environment of this process, their state at the\n" +
 			"gateway, and the answer to GET /models from this machine. It makes no model call. It exits with 1 if a configured\n" +
 			"endpoint gives no list of models.",
 	}
+	listsEndpoints(s, cmd)
+
+	return cmd
+}
+
+// listsEndpoints makes a command list the endpoints.
+func listsEndpoints(s std, cmd *cobra.Command) {
+	f, asJSON := settings{s: s}, false
 	f.register(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the endpoints as JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -62,12 +69,16 @@ func upstreamLs(s std) *cobra.Command {
 			return err
 		}
 
-		lines, ill := listEndpoints(cmd.Context(), cfg)
+		lines, ill, unasked := listEndpoints(cmd.Context(), cfg)
 
 		if asJSON {
 			err = json.NewEncoder(s.out).Encode(lines)
 		} else {
 			printEndpoints(s.out, lines)
+		}
+
+		if unasked != nil {
+			fmt.Fprintln(s.err, "the state at the gateway is not known:", unasked)
 		}
 
 		if err == nil && ill {
@@ -76,8 +87,6 @@ func upstreamLs(s std) *cobra.Command {
 
 		return err
 	}
-
-	return cmd
 }
 
 func printEndpoints(w io.Writer, lines []endpointLine) {
@@ -99,8 +108,9 @@ func dash(text string) string {
 	return text
 }
 
-// listEndpoints probes all endpoints at once. ill: one that is configured gives no list of models.
-func listEndpoints(ctx context.Context, cfg config.Config) (lines []endpointLine, ill bool) {
+// listEndpoints probes all endpoints at once. ill: one that is configured gives no list of models. unasked is why the
+// gateway did not say the state of an endpoint.
+func listEndpoints(ctx context.Context, cfg config.Config) (lines []endpointLine, ill bool, unasked error) {
 	var probes sync.WaitGroup
 
 	known := catalog.New(cfg.ModelLookup, egress.Policy{})
@@ -108,18 +118,16 @@ func listEndpoints(ctx context.Context, cfg config.Config) (lines []endpointLine
 
 	for i, name := range catalog.Names() {
 		l := &lines[i]
-		l.Name, l.State = name, stateAtGateway(ctx, cfg, name)
+		l.Name = name
 
-		model, key, err := known.Resolve(catalog.Request{Endpoint: name})
-		if err != nil {
-			l.Probe = "not configured: " + err.Error()
-			continue
+		if unasked == nil {
+			l.State, unasked = stateAtGateway(ctx, cfg, name)
 		}
 
-		engines := strings.Split(model.BaseURL, ",")
-		l.URL = upstream.NameOf(engines[0])
+		// without the default that ModelLookup has for the scripted model
+		unset := catalog.Unset(name, func(variable string) string { return cfg.ModelEnv[variable] })
 
-		probes.Go(func() { l.Probe, l.Answers = probeEngines(ctx, engines, key) })
+		probes.Go(func() { probeEndpoint(ctx, known, unset, l) })
 	}
 
 	probes.Wait()
@@ -128,14 +136,31 @@ func listEndpoints(ctx context.Context, cfg config.Config) (lines []endpointLine
 		ill = ill || l.URL != "" && !l.Answers
 	}
 
-	return lines, ill
+	return lines, ill, unasked
 }
 
-// stateAtGateway is the state of an endpoint at the gateway; "": the gateway does not answer.
-func stateAtGateway(ctx context.Context, cfg config.Config, name string) string {
+// probeEndpoint probes an endpoint by its name. unset is the variable that would configure it: one with a default URL
+// counts as configured if it answers there.
+func probeEndpoint(ctx context.Context, known *catalog.Catalog, unset string, l *endpointLine) {
+	switch model, key, err := known.Resolve(catalog.Request{Endpoint: l.Name}); {
+	case err == nil:
+		engines := strings.Split(model.BaseURL, ",")
+		l.URL = upstream.NameOf(engines[0])
+		l.Probe, l.Answers = probeEngines(ctx, engines, key)
+	case unset == "":
+		l.Probe = "invalid: " + err.Error()
+	}
+
+	if unset != "" && !l.Answers {
+		l.URL, l.Probe = "", "not configured: "+unset+" is not set"
+	}
+}
+
+// stateAtGateway is the state of an endpoint at the gateway.
+func stateAtGateway(ctx context.Context, cfg config.Config, name string) (string, error) {
 	c, err := daemon.Trainer(cfg)
 	if err != nil {
-		return ""
+		return "", err
 	}
 
 	ctx, cancel := context.WithTimeout(ctx, probeTime)
@@ -143,15 +168,15 @@ func stateAtGateway(ctx context.Context, cfg config.Config, name string) string 
 
 	switch st, err := c.Upstream(ctx, name); {
 	case err != nil:
-		return ""
+		return "", trainerError(err, cfg)
 	case st.Unreachable != "":
-		return st.Unreachable
+		return st.Unreachable, nil
 	case st.Paused:
-		return "paused until " + st.Until.Local().Format(time.DateTime)
+		return "paused until " + st.Until.Local().Format(time.DateTime), nil
 	case st.Busy != "":
-		return st.Busy
+		return st.Busy, nil
 	default:
-		return "open"
+		return "open", nil
 	}
 }
 

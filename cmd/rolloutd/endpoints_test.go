@@ -47,5 +47,15 @@ func TestEndpointsAreProbed(t *testing.T) {
 	require.Equal(t, "answers, models: 2", probes["vllm"])
 	require.Equal(t, "answers 401 Unauthorized", probes["openai"])
 	require.Regexp(t, `^unreachable \(.*connection refused\)$`, probes["scripted"])
-	require.Regexp(t, `^not configured: .*HF_ROUTER_API_KEY`, probes["hf_router"])
+	require.Equal(t, "not configured: HF_ROUTER_API_KEY is not set", probes["hf_router"])
+	require.Contains(t, errText, "the state at the gateway is not known: no key in ")
+}
+
+// The scripted model at its default address is missing in most deployments, which is no fault.
+func TestMissingScriptedModelIsNoFault(t *testing.T) {
+	t.Parallel()
+
+	code, out, errText := rolloutd(t.Context(), map[string]string{"ROLLOUTD_DATA": t.TempDir()}, "upstream")
+	require.Zero(t, code, errText)
+	require.Regexp(t, `scripted +- +- +not configured: SCRIPTED_URL is not set`, out)
 }

@@ -55,8 +55,13 @@ func downloads(
 		}
 
 		err = writeTo(s.out, path, func(w io.Writer) error { return fetch(cmd.Context(), c, of, id, w) })
-		if !group && fault.Is(err, fault.NotFound) {
-			err = fmt.Errorf("%w; if that is a group:  rolloutd %s --group %s", err, cmd.Name(), id)
+
+		switch {
+		case group:
+		case fault.Is(err, fault.NotFound) && isGroup(cmd.Context(), c, id):
+			err = fmt.Errorf("%w: it is a group:  rolloutd %s --group %s", err, cmd.Name(), id)
+		default:
+			err = needsRollout(cmd.Context(), c, err, id)
 		}
 
 		return hint(err, c)

@@ -153,9 +153,9 @@ func TestCommandsTakeTheIDOfAGroup(t *testing.T) {
 	require.Contains(t, errText, "not aborted: already done")
 
 	for command, want := range map[string]string{
-		"tail":       "if that is a group, list its rollouts:  rolloutd ls --group g",
-		"trace":      "if that is a group, list its rollouts:  rolloutd ls --group g",
-		"trajectory": "if that is a group:  rolloutd trajectory --group g",
+		"tail":       "it is a group; list its rollouts:  rolloutd ls --group g",
+		"trace":      "it is a group; list its rollouts:  rolloutd ls --group g",
+		"trajectory": "it is a group:  rolloutd trajectory --group g",
 	} {
 		code, _, errText = run(command, "g")
 		require.Equal(t, 1, code)

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rolloutd/rolloutd/internal/cli"
+	"github.com/rolloutd/rolloutd/internal/cli/client"
 )
 
 func hostsCommand(s std) *cobra.Command {
@@ -47,6 +48,7 @@ func hostsCommand(s std) *cobra.Command {
 func drainCommand(s std, name, short string, on bool) *cobra.Command {
 	cmd := &cobra.Command{Use: name + " NAME", Short: short, Args: cli.Arguments("NAME")}
 	connect := serverFlag(cmd, s)
+	cmd.ValidArgsFunction = firstArgument(completeFrom(connect, (*client.Client).HostNames))
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c := connect()
 

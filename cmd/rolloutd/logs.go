@@ -52,7 +52,7 @@ func logsCommand(s std) *cobra.Command {
 		}
 
 		if err == nil {
-			err = needsRollout(c.Log(cmd.Context(), id, name, s.out), id)
+			err = needsRollout(cmd.Context(), c, c.Log(cmd.Context(), id, name, s.out), id)
 		}
 
 		return hint(err, c)
@@ -83,7 +83,7 @@ func messagesCommand(s std) *cobra.Command {
 		}
 
 		if err == nil {
-			err = needsRollout(printMessages(cmd.Context(), c, id, s.out), id)
+			err = needsRollout(cmd.Context(), c, printMessages(cmd.Context(), c, id, s.out), id)
 		}
 
 		return hint(err, c)
@@ -175,7 +175,12 @@ func filesAction(
 ) *cobra.Command {
 	cmd := &cobra.Command{Use: use, Short: short, Args: check}
 	connect := serverFlag(cmd, s)
+
 	resolve := takesID(cmd, connect)
+	if strings.HasPrefix(use, "cat ") {
+		cmd.ValidArgsFunction = completeFile(connect)
+	}
+
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c := connect()
 
@@ -186,7 +191,7 @@ func filesAction(
 
 		r, err := c.Stored(cmd.Context(), id)
 		if err != nil {
-			return hint(needsRollout(err, id), c)
+			return hint(needsRollout(cmd.Context(), c, err, id), c)
 		}
 
 		return do(r.Files, args)

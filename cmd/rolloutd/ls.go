@@ -51,6 +51,7 @@ func lsCommand(s std) *cobra.Command {
 	cmd.Flags().StringVar(&f.Cursor, "cursor", "", "continue after the previous page")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the page as JSON")
 	connect := serverFlag(cmd, s)
+	resolveGroup := groupFlag(cmd, connect, &f.GroupID)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		f.Outcome, f.Detail = rollout.Outcome(outcome), f.Limit <= rollout.MaxDetail
 
@@ -68,6 +69,10 @@ func lsCommand(s std) *cobra.Command {
 
 		c := connect()
 
+		if err := resolveGroup(cmd.Context()); err != nil {
+			return hint(err, c)
+		}
+
 		page, err := c.List(cmd.Context(), f)
 		if err != nil {
 			return hint(err, c)
@@ -79,9 +84,7 @@ func lsCommand(s std) *cobra.Command {
 
 		cli.List(s.out, page.Rollouts, time.Now())
 
-		if page.Unindexed > 0 {
-			fmt.Fprintf(s.err, "the search does not know %d rollouts yet\n", page.Unindexed)
-		}
+		sayIndexed(s, page)
 
 		if page.Next != "" {
 			// the cursor is valid with the same filters only
@@ -101,4 +104,15 @@ func ifGiven[T any](cmd *cobra.Command, name string, value *T) *T {
 	}
 
 	return value
+}
+
+// sayIndexed says which rollouts a search cannot find yet.
+func sayIndexed(s std, page rollout.Page) {
+	if page.Unindexed > 0 {
+		fmt.Fprintf(s.err, "the search does not know %d rollouts yet\n", page.Unindexed)
+	}
+
+	if page.IndexedUntil != nil {
+		fmt.Fprintf(s.err, "the index knows what ended before %s\n", page.IndexedUntil.Local().Format(time.TimeOnly))
+	}
 }

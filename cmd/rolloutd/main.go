@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -50,12 +51,14 @@ func run(ctx context.Context, args []string, s std) int {
 		return cli.ExitOK
 	case errors.As(err, &code):
 		return int(code)
+	case ctx.Err() != nil && errors.Is(err, context.Cause(ctx)):
+		return cli.ExitDetached
 	}
 
 	fmt.Fprintln(s.err, "rolloutd:", err)
 
-	if asJSON := cmd.Flags().Lookup("json"); asJSON != nil && asJSON.Changed && asJSON.Value.String() == "true" {
-		// a program that reads JSON gets JSON in every case
+	// A program that reads JSON gets JSON in every case. Of flags after one that does not parse, Changed says nothing.
+	if cmd.Flags().Lookup("json") != nil && slices.Contains(args, "--json") {
 		_ = json.NewEncoder(s.out).Encode(map[string]any{"error": jsonError{fault.KindOf(err), err.Error()}})
 	}
 
@@ -86,6 +89,7 @@ func command(s std) *cobra.Command {
 		runCommand(s),
 		tasksCommand(s),
 		lsCommand(s),
+		groupsCommand(s),
 		showCommand(s),
 		tailCommand(s),
 		logsCommand(s),
@@ -102,6 +106,7 @@ func command(s std) *cobra.Command {
 	root.AddCommand(hostsCommand(s), poolCommand(s), imageCommand(s), doctorCommand(s))
 	root.AddCommand(storeCommand(s), keepCommand(s))
 	root.AddCommand(versionCommand(s))
+	completeFlags(root)
 
 	return root
 }

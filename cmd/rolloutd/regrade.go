@@ -44,6 +44,8 @@ func regradeCommand(s std) *cobra.Command {
 	cmd.Flags().IntVar(&concurrency, "concurrency", concurrency, "regrades at once; those that no host has room for wait")
 	cmd.Flags().BoolVar(&asJS, "json", false, "print JSON lines")
 	connect := serverFlag(cmd, s)
+	resolveGroup := groupFlag(cmd, connect, &group)
+	cmd.ValidArgsFunction = completeRegrade(connect)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if concurrency < 1 {
 			return fmt.Errorf("--concurrency: must be at least 1, got %d", concurrency)
@@ -56,7 +58,13 @@ func regradeCommand(s std) *cobra.Command {
 
 		c := connect()
 
-		jobs, err := regradeJobs(cmd.Context(), c, tasks, args[1:], group)
+		err = resolveGroup(cmd.Context())
+
+		var jobs []cli.RegradeJob
+		if err == nil {
+			jobs, err = regradeJobs(cmd.Context(), c, tasks, args[1:], group)
+		}
+
 		if err == nil {
 			err = prepareTasks(cmd.Context(), s, c, tasks)
 		}
@@ -136,7 +144,16 @@ func regradeJobs(ctx context.Context, c *client.Client, tasks []taskset.Task, id
 		return nil, errors.New("--group does not go with ids of rollouts")
 	}
 
-	for _, id := range ids {
+	for _, begin := range ids {
+		if err := rollout.CheckID(begin); err != nil {
+			return nil, err
+		}
+
+		id, err := c.Resolve(ctx, begin)
+		if err != nil {
+			return nil, err
+		}
+
 		t, err := taskOfRollout(ctx, c, tasks, id)
 		if err != nil {
 			return nil, err
@@ -174,15 +191,15 @@ func regradeJobs(ctx context.Context, c *client.Client, tasks []taskset.Task, id
 
 // taskOfRollout is the task of a rollout: the only one, or that with its task id.
 func taskOfRollout(ctx context.Context, c *client.Client, tasks []taskset.Task, id string) (taskset.Task, error) {
-	if err := rollout.CheckID(id); err != nil {
-		return taskset.Task{}, err
-	}
-
 	if len(tasks) == 1 {
 		return tasks[0], nil
 	}
 
 	st, err := c.State(ctx, id)
+	if err == nil && st.Unknown() {
+		err = noRollout(ctx, c, id)
+	}
+
 	if err != nil {
 		return taskset.Task{}, err
 	}

@@ -40,18 +40,7 @@ func takes(
 	list func(*client.Client, context.Context, string) ([]string, error),
 	resolve func(*client.Client, context.Context, string) (string, error),
 ) func(context.Context, string) (string, error) {
-	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, begin string) ([]string, cobra.ShellCompDirective) {
-		if len(args) > 0 {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-
-		ids, err := list(connect(), cmd.Context(), begin)
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveError
-		}
-
-		return ids, cobra.ShellCompDirectiveNoFileComp
-	}
+	cmd.ValidArgsFunction = firstArgument(completeFrom(connect, list))
 
 	return func(ctx context.Context, id string) (string, error) { return resolve(connect(), ctx, id) }
 }
@@ -128,13 +117,32 @@ func noRolloutOrGroup(c *client.Client, id string, err error) error {
 	return err
 }
 
-// needsRollout adds a hint to the error for an unknown id: it may be the id of a group, which run --detach prints, too.
-func needsRollout(err error, id string) error {
-	if fault.Is(err, fault.NotFound) {
-		return fmt.Errorf("%w; if that is a group, list its rollouts:  rolloutd ls --group %s", err, id)
-	}
+// noRollout is the error for an id that no rollout has.
+func noRollout(ctx context.Context, c *client.Client, id string) error {
+	return needsRollout(ctx, c, fault.New(fault.NotFound, "%s has no rollout %q", c.Address(), id), id)
+}
 
-	return err
+// needsRollout adds to an error of a request about a rollout that is done which command helps: the id may be a group's,
+// which run --detach prints, too, and the rollout may run.
+func needsRollout(ctx context.Context, c *client.Client, err error, id string) error {
+	switch {
+	case fault.Is(err, fault.NotFound) && isGroup(ctx, c, id):
+		return fmt.Errorf("%w: it is a group; list its rollouts:  rolloutd ls --group %s", err, id)
+	case fault.Is(err, fault.Conflict) && isRunning(ctx, c, id):
+		return fmt.Errorf("%w; follow it:  rolloutd tail %s", err, id)
+	default:
+		return err
+	}
+}
+
+func isGroup(ctx context.Context, c *client.Client, id string) bool {
+	_, err := c.Group(ctx, id)
+	return err == nil
+}
+
+func isRunning(ctx context.Context, c *client.Client, id string) bool {
+	st, err := c.State(ctx, id)
+	return err == nil && !st.Unknown() && !st.Done()
 }
 
 // printState writes a state as text or as JSON.

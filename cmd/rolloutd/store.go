@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -13,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rolloutd/rolloutd/internal/cli"
+	"github.com/rolloutd/rolloutd/internal/cli/client"
 	"github.com/rolloutd/rolloutd/internal/config"
 	"github.com/rolloutd/rolloutd/internal/daemon"
 	"github.com/rolloutd/rolloutd/internal/fault"
@@ -155,21 +158,68 @@ func keepCommand(s std) *cobra.Command {
 		Args:    cli.Arguments("ID"),
 		GroupID: groupHosts,
 		Long: "Keep reads the configuration and opens the store itself, as the commands of rolloutd store do. ID is the id of a\n" +
-			"rollout or of a group, which need not exist yet.",
+			"rollout or of a group, or its unique begin. A whole id need not exist yet.",
 	}
 	f.register(cmd)
 	cmd.Flags().BoolVar(&off, "off", false, "let it be deleted again")
+	cmd.ValidArgsFunction = firstArgument(f.completeStored)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := rollout.CheckID(args[0]); err != nil {
 			return err
 		}
 
 		return f.withStore(cmd.Context(), func(ctx context.Context, st *store.Store) error {
-			return retention.Pin(ctx, st, args[0], !off)
+			return keep(ctx, s.out, st, args[0], !off)
 		})
 	}
 
 	return cmd
+}
+
+// keep pins what a text begins, or ends that.
+func keep(ctx context.Context, out io.Writer, st *store.Store, begin string, on bool) error {
+	found, err := retention.IDs(ctx, st, begin)
+	if err != nil {
+		return err
+	}
+
+	// one that is not in the store may come
+	id := begin
+	if len(found) == 1 {
+		id = found[0]
+	}
+
+	if len(found) > 1 && !slices.Contains(found, begin) {
+		return client.Ambiguous(begin, found)
+	}
+
+	if err := retention.Pin(ctx, st, id, on); err != nil {
+		return err
+	}
+
+	switch {
+	case !on:
+		fmt.Fprintf(out, "%s is no longer kept\n", id)
+	case len(found) == 0:
+		fmt.Fprintf(out, "%s is kept; the store has no rollout or group of this id yet\n", id)
+	default:
+		fmt.Fprintf(out, "%s is kept\n", id)
+	}
+
+	return nil
+}
+
+// completeStored completes the ids of rollouts and groups of the store.
+func (f *settings) completeStored(cmd *cobra.Command, _ []string, begin string) (ids []string, _ cobra.ShellCompDirective) {
+	err := f.withStore(cmd.Context(), func(ctx context.Context, st *store.Store) (err error) {
+		ids, err = retention.IDs(ctx, st, begin)
+		return err
+	})
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+
+	return ids, cobra.ShellCompDirectiveNoFileComp
 }
 
 // withStore opens the configured store for do.

@@ -56,9 +56,13 @@ func TestStoreCommands(t *testing.T) {
 	require.Contains(t, do(prune...), "delete 1 rollouts of ")
 	require.Contains(t, do(prune...), "  1 completed\nnothing is deleted without --delete")
 
-	do("keep", "r1")
+	require.Equal(t, "r1 is kept\n", do("keep", "r"), "a unique begin stands for the id")
 	require.Contains(t, do(append(prune, "--delete")...), "keep 1 rollouts pinned\n0 rollouts deleted")
-	do("keep", "--off", "r1")
+	require.Equal(t, "r1 is no longer kept\n", do("keep", "--off", "r1"))
+	require.Equal(t, "r2 is kept; the store has no rollout or group of this id yet\n", do("keep", "r2"))
+	code, out, errText := rolloutd(t.Context(), map[string]string{"ROLLOUTD_DATA": data}, "__complete", "keep", "")
+	require.Zero(t, code, errText)
+	require.Contains(t, out, "r1\n")
 	require.Contains(t, do(append(prune, "--delete")...), "1 rollouts deleted")
 	require.Contains(t, do(prune...), "delete 0 rollouts")
 }

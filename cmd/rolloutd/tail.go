@@ -9,7 +9,6 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/cli"
 	"github.com/rolloutd/rolloutd/internal/cli/client"
-	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
 // tailPause is the time between two requests to a server that does not answer.
@@ -47,7 +46,7 @@ func tail(ctx context.Context, c *client.Client, id string, out io.Writer) error
 	case err != nil:
 		return err
 	case st.Unknown():
-		return needsRollout(fault.New(fault.NotFound, "%s has no rollout %q", c.Address(), id), id)
+		return noRollout(ctx, c, id)
 	}
 
 	f := &cli.Follower{Server: c, Out: out, Pause: tailPause, Verbose: true}

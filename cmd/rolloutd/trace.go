@@ -38,7 +38,7 @@ func traceCommand(s std) *cobra.Command {
 
 		fetch := func(w io.Writer) error { return c.Trace(cmd.Context(), id, format, w) }
 
-		return hint(needsRollout(writeTo(s.out, path, fetch), id), c)
+		return hint(needsRollout(cmd.Context(), c, writeTo(s.out, path, fetch), id), c)
 	}
 
 	return cmd

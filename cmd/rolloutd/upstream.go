@@ -22,14 +22,16 @@ func upstreamCommand(s std) *cobra.Command {
 		Use:     "upstream",
 		Aliases: []string{"endpoints"},
 		Args:    cli.Subcommands,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		Short:   "List model endpoints; pause, drain and resume their calls",
 		GroupID: groupTraining,
-		Long: "While an endpoint is paused, no call to it begins and agents wait. NAME is the name of an endpoint (vllm, openai,\n" +
+		Long: "Without a command it lists the endpoints, as ls does.\n\n" +
+			"While an endpoint is paused, no call to it begins and agents wait. NAME is the name of an endpoint (vllm, openai,\n" +
 			"hf_router, scripted), or HOST:PORT of an endpoint without a name. A pause ends after --for.\n" +
 			"The commands ask the gateway's trainer API at ROLLOUTD_TRAINER_URL (default http://127.0.0.1:7071), no server, and need\n" +
 			"the deployment's key: --data names the gateway's data folder, or ROLLOUTD_ENCRYPTION_KEY has it.",
 	}
+
+	listsEndpoints(s, cmd)
 
 	var (
 		hold, wait time.Duration
@@ -86,6 +88,7 @@ func upstreamAction(
 	f := settings{s: s}
 	cmd := &cobra.Command{Use: name + " NAME", Short: short, Args: cli.Arguments("NAME")}
 	f.register(cmd)
+	completeEndpoints(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		cfg, err := f.load(nil)
 		if err != nil {

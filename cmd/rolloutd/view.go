@@ -39,7 +39,7 @@ func viewCommand(s std) *cobra.Command {
 			err = cli.View(cmd.Context(), c, id, s.out)
 		}
 
-		return hint(needsRollout(err, id), c)
+		return hint(needsRollout(cmd.Context(), c, err, id), c)
 	}
 
 	return cmd

@@ -61,6 +61,23 @@ func Names() []string {
 	return names
 }
 
+// Unset is the variable that configures an endpoint and is not set; "": none is missing. An endpoint that has a default
+// for all that it needs is configured by its URL.
+func Unset(name string, getenv func(string) string) string {
+	e, _ := New(getenv, egress.Policy{}).endpoint(name)
+
+	needs := e.baseURL.env
+	if e.baseURL.fallback != "" && e.apiKey.fallback == "" {
+		needs = e.apiKey.env
+	}
+
+	if getenv(needs) != "" {
+		return ""
+	}
+
+	return needs
+}
+
 // Resolve returns the model and, separately, the plain API key, which the caller must seal. The error is a
 // fault.Invalid that names the argument and the variable for the missing value.
 func (c *Catalog) Resolve(r Request) (rollout.Model, string, error) {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strconv"
@@ -28,7 +29,7 @@ func List(w io.Writer, rollouts []rollout.Listed, now time.Time) {
 			number(s.Attempt),
 			number(s.Turns),
 			formatReward(s.Reward),
-			duration(s, now),
+			duration(s.StartedAt, s.FinishedAt, now),
 			s.StartedAt.Local().Format(time.DateTime),
 		)
 	}
@@ -42,6 +43,29 @@ func List(w io.Writer, rollouts []rollout.Listed, now time.Time) {
 			fmt.Fprintf(w, "%s: %s\n", plain(s.ID), plain(strings.Join(strings.Fields(s.Match), " ")))
 		}
 	}
+}
+
+// Groups writes groups of rollouts as a table, one line each.
+func Groups(w io.Writer, groups []rollout.ListedGroup, now time.Time) {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "GROUP\tTASK\tSTATE\tSIZE\tREPLACED\tMEAN REWARD\tTOOK\tSTARTED")
+
+	for _, g := range groups {
+		fmt.Fprintf(
+			t,
+			"%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n",
+			plain(g.ID),
+			orDash(short(plain(g.TaskID), maxName)),
+			cmp.Or(string(g.Outcome), rollout.StatusRunning),
+			number(g.Size),
+			number(g.Replaced),
+			formatReward(g.MeanReward),
+			duration(g.StartedAt, g.FinishedAt, now),
+			g.StartedAt.Local().Format(time.DateTime),
+		)
+	}
+	// fails only if the output is closed
+	_ = t.Flush()
 }
 
 // waits writes why rollouts wait, each reason once. Many rollouts usually wait for one endpoint.
@@ -112,14 +136,13 @@ func number(n *int) string {
 	return strconv.Itoa(*n)
 }
 
-// duration is the time from the rollout's start to its end, or to now.
-func duration(s rollout.Listed, now time.Time) string {
-	end := now
-	if s.FinishedAt != nil {
-		end = *s.FinishedAt
+// duration is the time from a start to its end, or to now.
+func duration(start time.Time, end *time.Time, now time.Time) string {
+	if end != nil {
+		now = *end
 	}
 
-	return max(0, end.Sub(s.StartedAt)).Round(time.Second).String()
+	return max(0, now.Sub(start)).Round(time.Second).String()
 }
 
 func orDash(s string) string {

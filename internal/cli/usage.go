@@ -8,6 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
 // Strict makes a command and its subcommands refuse flags with an empty value, and reword errors about
@@ -25,16 +27,17 @@ func flagError(cmd *cobra.Command, err error) error {
 	)
 	switch {
 	case errors.As(err, &value):
-		return fmt.Errorf(
+		return fault.New(
+			fault.Invalid,
 			"--%s: must be %s, got %q",
 			value.GetFlag().Name,
 			describeType(value.GetFlag().Value.Type()),
 			value.GetValue(),
 		)
 	case errors.As(err, &none):
-		return fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())
+		return fault.New(fault.Invalid, "%v; see %s --help", err, cmd.CommandPath())
 	default:
-		return err
+		return &fault.Error{Kind: fault.Invalid, Err: err}
 	}
 }
 
@@ -60,9 +63,9 @@ func checkValues(flags *pflag.FlagSet) error {
 		d, err := time.ParseDuration(f.Value.String())
 		switch {
 		case f.Value.Type() == "string" && strings.TrimSpace(f.Value.String()) == "":
-			errs = append(errs, fmt.Errorf("--%s: must not be empty", f.Name))
+			errs = append(errs, fault.New(fault.Invalid, "--%s: must not be empty", f.Name))
 		case f.Value.Type() == "duration" && err == nil && d < 0:
-			errs = append(errs, fmt.Errorf("--%s: must not be negative, got %s", f.Name, d))
+			errs = append(errs, fault.New(fault.Invalid, "--%s: must not be negative, got %s", f.Name, d))
 		}
 	})
 
@@ -78,7 +81,7 @@ func Arguments(names ...string) cobra.PositionalArgs {
 				takes = strings.Join(names, " ")
 			}
 
-			return fmt.Errorf("%s takes %s, got %s", cmd.CommandPath(), takes, quoted(args))
+			return fault.New(fault.Invalid, "%s takes %s, got %s", cmd.CommandPath(), takes, quoted(args))
 		}
 
 		for i, arg := range args {
@@ -95,7 +98,7 @@ func Arguments(names ...string) cobra.PositionalArgs {
 func OneOrMore(name string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
-			return fmt.Errorf("%s takes one %s or more, got none", cmd.CommandPath(), name)
+			return fault.New(fault.Invalid, "%s takes one %s or more, got none", cmd.CommandPath(), name)
 		}
 
 		for _, arg := range args {
@@ -110,7 +113,7 @@ func OneOrMore(name string) cobra.PositionalArgs {
 
 func filled(cmd *cobra.Command, name, arg string) error {
 	if strings.TrimSpace(arg) == "" {
-		return fmt.Errorf("%s: %s must not be empty", cmd.CommandPath(), name)
+		return fault.New(fault.Invalid, "%s: %s must not be empty", cmd.CommandPath(), name)
 	}
 
 	return nil
@@ -137,5 +140,5 @@ func Subcommands(cmd *cobra.Command, args []string) error {
 		hint = "did you mean " + strings.Join(near, " or ") + "?"
 	}
 
-	return fmt.Errorf("%[2]s has no command %[1]q; %[3]s", args[0], cmd.CommandPath(), hint)
+	return fault.New(fault.Invalid, "%[2]s has no command %[1]q; %[3]s", args[0], cmd.CommandPath(), hint)
 }

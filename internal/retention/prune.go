@@ -55,6 +55,32 @@ func (p Pruner) delete(ctx context.Context, r Rollout) (bool, error) {
 	return true, p.Store.RemoveFolders(prefix)
 }
 
+// IDs returns the ids of groups and rollouts of the store that begin with a text. Rollouts that are named after a group
+// among them are left out.
+func IDs(ctx context.Context, s *store.Store, begin string) (ids []string, err error) {
+	groups := map[string]bool{}
+
+	for id, err := range s.Folders(ctx, "groups/"+begin) {
+		if err != nil {
+			return nil, err
+		}
+
+		ids, groups[id] = append(ids, id), true
+	}
+
+	for id, err := range s.Folders(ctx, rolloutsFolder+"/"+begin) {
+		if err != nil {
+			return nil, err
+		}
+
+		if end := strings.LastIndex(id, "-"); end < 0 || !groups[id[:end]] {
+			ids = append(ids, id)
+		}
+	}
+
+	return ids, nil
+}
+
 // Pin keeps a rollout, or all rollouts of a group, from being deleted, or ends that.
 func Pin(ctx context.Context, s *store.Store, id string, on bool) error {
 	if !on {

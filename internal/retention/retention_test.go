@@ -301,7 +301,9 @@ func TestMeasureFolder(t *testing.T) {
 	t.Parallel()
 
 	dir := t.TempDir()
-	for path, size := range map[string]int{"images/layers/a": 10, "images/b": 20, "key": 5, "store/rollouts/x": 100} {
+	for path, size := range map[string]int{
+		"images/layers/a": 10, "images/b": 20, "key": 2, "key.lock": 3, "store/rollouts/x": 100,
+	} {
 		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, path)), 0o700))
 		require.NoError(t, os.WriteFile(filepath.Join(dir, path), make([]byte, size), 0o600))
 	}
@@ -313,6 +315,7 @@ func TestMeasureFolder(t *testing.T) {
 	require.Equal(t, 2, usage[0].Blobs)
 	require.Equal(t, int64(30), usage[0].Bytes)
 	require.Equal(t, "host: key", usage[1].Kind)
+	require.Equal(t, int64(5), usage[1].Bytes, "a lock counts with what it is kept beside")
 
 	usage, err = retention.MeasureFolder(filepath.Join(dir, "missing"))
 	require.NoError(t, err)
@@ -385,4 +388,22 @@ func TestServiceRuns(t *testing.T) {
 	}, 10*time.Second, 10*time.Millisecond)
 	stop()
 	require.ErrorIs(t, <-over, context.Canceled)
+}
+
+// The ids that begin with a text are those of groups, and of rollouts outside of these groups.
+func TestIDs(t *testing.T) {
+	t.Parallel()
+
+	d := newDeployment(t)
+	for _, id := range []string{"ab-0", "ab-1", "abc", "b"} {
+		d.add(t, id, "", rollout.Completed, day)
+	}
+
+	d.group(t, "ab")
+
+	for begin, want := range map[string][]string{"a": {"ab", "abc"}, "ab-1": {"ab-1"}, "": {"ab", "abc", "b"}, "x": nil} {
+		got, err := retention.IDs(t.Context(), d.Store, begin)
+		require.NoError(t, err)
+		require.Equal(t, want, got, begin)
+	}
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -36,38 +37,22 @@ func Measure(ctx context.Context, s *store.Store) ([]Usage, error) {
 			return nil, err
 		}
 
-		kind := kindOf(b.Key)
-		if kinds[kind] == nil {
-			kinds[kind] = &Usage{Kind: kind, Oldest: b.At}
-		}
-
-		u := kinds[kind]
-		u.Blobs, u.Bytes = u.Blobs+1, u.Bytes+b.Size
-
-		if b.At.Before(u.Oldest) {
-			u.Oldest = b.At
-		}
+		add(kinds, Usage{Kind: kindOf(b.Key), Blobs: 1, Bytes: b.Size, Oldest: b.At})
 	}
 
-	all := make([]Usage, 0, len(kinds))
-	for _, u := range kinds {
-		all = append(all, *u)
-	}
-
-	sortUsage(all)
-
-	return all, nil
+	return sorted(kinds), nil
 }
 
 // MeasureFolder sums the files of a host's data folder by the entries of the folder, the largest first, without those
-// below a path of skip. A kind is "host: " and the name of the entry. A folder that does not exist holds nothing.
+// below a path of skip. A kind is "host: " and the name of the entry, or of that beside which it is kept. A folder that does
+// not exist holds nothing.
 func MeasureFolder(dir string, skip ...string) ([]Usage, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
 
-	var all []Usage
+	kinds := map[string]*Usage{}
 
 	for _, e := range entries {
 		u, err := measureTree(filepath.Join(dir, e.Name()), skip)
@@ -75,14 +60,32 @@ func MeasureFolder(dir string, skip ...string) ([]Usage, error) {
 			return nil, err
 		}
 
-		if u.Kind = "host: " + e.Name(); u.Blobs > 0 {
-			all = append(all, u)
-		}
+		u.Kind = "host: " + beside.ReplaceAllString(e.Name(), "")
+		add(kinds, u)
 	}
 
-	sortUsage(all)
+	return sorted(kinds), nil
+}
 
-	return all, nil
+// beside is the end of the name of a file that is kept beside another one: of SQLite, a lock, an earlier log.
+var beside = regexp.MustCompile(`(-wal|-shm|\.lock|\.1)$`)
+
+// add adds to the sum of a kind.
+func add(kinds map[string]*Usage, more Usage) {
+	if more.Blobs == 0 {
+		return
+	}
+
+	u := kinds[more.Kind]
+	if u == nil {
+		u = &Usage{Kind: more.Kind, Oldest: more.Oldest}
+		kinds[more.Kind] = u
+	}
+
+	u.Blobs, u.Bytes = u.Blobs+more.Blobs, u.Bytes+more.Bytes
+	if more.Oldest.Before(u.Oldest) {
+		u.Oldest = more.Oldest
+	}
 }
 
 // measureTree sums the files of a tree. What is removed or cannot be read meanwhile is left out.
@@ -115,10 +118,18 @@ func measureTree(root string, skip []string) (u Usage, err error) {
 	return u, err
 }
 
-func sortUsage(all []Usage) {
+// sorted returns the kinds, the largest first.
+func sorted(kinds map[string]*Usage) []Usage {
+	all := make([]Usage, 0, len(kinds))
+	for _, u := range kinds {
+		all = append(all, *u)
+	}
+
 	slices.SortFunc(all, func(a, b Usage) int {
 		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(a.Kind, b.Kind))
 	})
+
+	return all
 }
 
 // kindOf names what a blob is, for people.

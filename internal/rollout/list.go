@@ -192,6 +192,9 @@ type Page struct {
 	Next     string   `json:"next,omitempty"`
 	// Unindexed counts the rollouts that the index does not know yet, only with a filter that needs it.
 	Unindexed int `json:"unindexed,omitempty"`
+	// IndexedUntil is the time before which a rollout must have ended to be found by a search, apart from the Unindexed
+	// ones; only with Filter.Query.
+	IndexedUntil *time.Time `json:"indexed_until,omitempty"`
 }
 
 // Counts describe all rollouts that a filter selects and that have ended.

@@ -46,6 +46,9 @@ type Index struct {
 	// ended rollouts that the latest list of the store had and that are not in the index yet
 	missing atomic.Int64
 
+	// what ended before is in the index, in Unix microseconds; 0: not known yet
+	until atomic.Int64
+
 	// of Update alone
 	unfinished map[string]unfinished
 

@@ -30,7 +30,11 @@ func (x *Index) Search(ctx context.Context, f rollout.Filter) (page rollout.Page
 
 		return err
 	})
+
 	page.Unindexed = int(x.missing.Load())
+	if until := x.until.Load(); until > 0 {
+		page.IndexedUntil = new(time.UnixMicro(until).UTC())
+	}
 
 	return page, err
 }

@@ -600,3 +600,33 @@ func TestCountsOfManyRewards(t *testing.T) {
 
 	require.Equal(t, 21, sum)
 }
+
+// A search says which rollouts it knows: those that ended before the update that found nothing more, or before the latest
+// look at one that runs.
+func TestIndexedUntil(t *testing.T) {
+	t.Parallel()
+
+	d := newDeployment(t)
+	d.end(result("a", 1), "kingfisher")
+	require.NoError(t, d.store.PutJSON(t.Context(), store.AttemptKey("runs", 1, store.Transcript), struct{}{}))
+
+	until := func() time.Time {
+		page, err := d.index.Search(t.Context(), rollout.Filter{Query: "kingfisher", Limit: 1})
+		require.NoError(t, err)
+
+		require.NotNil(t, page.IndexedUntil)
+
+		return *page.IndexedUntil
+	}
+
+	before := time.Now().Truncate(time.Microsecond)
+
+	require.NoError(t, d.index.Update(t.Context()))
+
+	first := until()
+	require.False(t, first.Before(before), first)
+
+	require.NoError(t, d.index.Update(t.Context()))
+	require.False(t, until().Before(first))
+	require.False(t, until().After(time.Now()))
+}

@@ -23,7 +23,7 @@ const (
 )
 
 // unfinished is a rollout without a result. A long one is looked at less often.
-type unfinished struct{ since, next time.Time }
+type unfinished struct{ since, looked, next time.Time }
 
 // Run follows the store until ctx ends. A failure is logged, and the next update goes on where it ended.
 func (x *Index) Run(ctx context.Context) error {
@@ -72,7 +72,24 @@ func (x *Index) Update(ctx context.Context) error {
 		}
 	}
 
-	return errors.Join(x.addAll(ctx, fresh), x.shrink(ctx))
+	added := x.addAll(ctx, fresh)
+	if added == nil {
+		x.until.Store(x.completeUntil(began).UnixMicro())
+	}
+
+	return errors.Join(added, x.shrink(ctx))
+}
+
+// completeUntil is the time before which no rollout ended that an update has not added, which listed the store at a
+// time. Rollouts without a result are not looked at by each update.
+func (x *Index) completeUntil(listed time.Time) time.Time {
+	for _, u := range x.unfinished {
+		if u.looked.Before(listed) {
+			listed = u.looked
+		}
+	}
+
+	return listed
 }
 
 // known returns the ids of the rollouts of the index.
@@ -144,6 +161,7 @@ func (x *Index) later(id string) unfinished {
 		was.since = now
 	}
 
+	was.looked = now
 	was.next = now.Add(min(now.Sub(was.since)/4, longest))
 
 	return was

@@ -73,7 +73,7 @@ func (s *Store) Keys(ctx context.Context, prefix string) iter.Seq2[string, error
 	}
 }
 
-// Folders iterates over the names of the folders below a prefix that ends in "/". It ends after an error.
+// Folders iterates over the names of the folders whose keys begin with a prefix. It ends after an error.
 func (s *Store) Folders(ctx context.Context, prefix string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		all := s.bucket.List(&blob.ListOptions{Prefix: prefix, Delimiter: "/"})

@@ -211,13 +211,7 @@ func (a *API) getRollout(w http.ResponseWriter, r *http.Request) {
 func (a *API) done(r *http.Request) (rollout.State, error) {
 	state, err := a.Rollouts.State(r.Context(), chi.URLParam(r, "id"))
 	if err == nil && !state.Done() {
-		err = fault.New(
-			fault.Conflict,
-			"rollout %s is not done yet (%s): follow /rollouts/%s/events and ask again",
-			state.ID,
-			state.Phase,
-			state.ID,
-		)
+		err = fault.New(fault.Conflict, "rollout %s is not done yet (%s)", state.ID, state.Phase)
 	}
 
 	return state, err

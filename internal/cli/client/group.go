@@ -45,6 +45,21 @@ func (c *Client) Group(ctx context.Context, id string) (Group, error) {
 	return c.group(reply)
 }
 
+// Groups returns a page of at most f.Limit groups that f selects by Status, TaskID and Cursor, running ones first.
+func (c *Client) Groups(ctx context.Context, f rollout.Filter) (rollout.GroupPage, error) {
+	reply, err := c.do(ctx, http.MethodGet, "/groups?"+queryOf(f).Encode(), http.NoBody)
+	if err != nil {
+		return rollout.GroupPage{}, err
+	}
+
+	var page rollout.GroupPage
+	if err := json.Unmarshal(reply, &page); err != nil {
+		return page, noServer(c.Address(), fmt.Errorf("decode the list: %w", err))
+	}
+
+	return page, nil
+}
+
 // AbortGroup requests the end of a group and of its rollouts.
 func (c *Client) AbortGroup(ctx context.Context, id string) (Aborted, error) {
 	reply, err := c.do(ctx, http.MethodPost, "/groups/"+url.PathEscape(id)+"/abort", strings.NewReader("{}"))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 
 	"github.com/rolloutd/rolloutd/internal/host/fleet"
 )
@@ -17,6 +18,21 @@ func (c *Client) Hosts(ctx context.Context) (fleet.Page, error) {
 	err := c.host(ctx, http.MethodGet, "/hosts", &page)
 
 	return page, err
+}
+
+// HostNames returns the names of the hosts that begin with a text.
+func (c *Client) HostNames(ctx context.Context, begin string) ([]string, error) {
+	page, err := c.Hosts(ctx)
+
+	var names []string
+
+	for _, h := range page.Hosts {
+		if strings.HasPrefix(h.Name, begin) {
+			names = append(names, h.Name)
+		}
+	}
+
+	return names, err
 }
 
 // DrainHost sets whether a host takes no new sandboxes.

@@ -33,6 +33,14 @@ func (c *Client) Resolve(ctx context.Context, id string) (string, error) {
 	})
 }
 
+// ResolveGroup is Resolve for the ids of groups.
+func (c *Client) ResolveGroup(ctx context.Context, id string) (string, error) {
+	return resolve(ctx, id, c.GroupIDs, func() bool {
+		_, err := c.Group(ctx, id)
+		return !fault.Is(err, fault.NotFound)
+	})
+}
+
 // ResolveProducer is Resolve for the ids of producers.
 func (c *Client) ResolveProducer(ctx context.Context, id string) (string, error) {
 	return resolve(ctx, id, c.ProducerIDs, func() bool {
@@ -58,35 +66,37 @@ func resolve(
 		return found[0], nil
 	}
 
+	return "", Ambiguous(id, found)
+}
+
+// Ambiguous is the error for a text with which several ids begin.
+func Ambiguous(begin string, ids []string) error {
 	const shown = 5
 
 	more := ""
-	if len(found) > shown {
-		found, more = found[:shown], " and others"
+	if len(ids) > shown {
+		ids, more = ids[:shown], " and others"
 	}
 
-	return "", fault.New(
+	return fault.New(
 		fault.Invalid,
-		"%q begins several ids, %s%s: give more of it",
-		id,
-		strings.Join(found, ", "),
+		"%q is the begin of several ids, %s%s: give more of it",
+		begin,
+		strings.Join(ids, ", "),
 		more,
 	)
 }
 
 // IDs returns ids of rollouts and groups that begin with the text. Rollouts of a group that is among them are left out.
 func (c *Client) IDs(ctx context.Context, begin string) ([]string, error) {
-	var groups rollout.GroupPage
-	if err := c.candidates(ctx, "/groups", begin, &groups); err != nil {
+	ids, err := c.GroupIDs(ctx, begin)
+	if err != nil {
 		return nil, err
 	}
 
-	var ids []string
-
 	whole := map[string]bool{}
-
-	for _, g := range groups.Groups {
-		ids, whole[g.ID] = append(ids, g.ID), true
+	for _, id := range ids {
+		whole[id] = true
 	}
 
 	page, err := c.List(ctx, rollout.Filter{IDPrefix: begin, Limit: maxCandidates})
@@ -98,6 +108,21 @@ func (c *Client) IDs(ctx context.Context, begin string) ([]string, error) {
 		if r.GroupID == "" || !whole[r.GroupID] || r.ID == begin {
 			ids = append(ids, r.ID)
 		}
+	}
+
+	return ids, nil
+}
+
+// GroupIDs returns ids of groups that begin with the text.
+func (c *Client) GroupIDs(ctx context.Context, begin string) ([]string, error) {
+	var page rollout.GroupPage
+	if err := c.candidates(ctx, "/groups", begin, &page); err != nil {
+		return nil, err
+	}
+
+	ids := make([]string, len(page.Groups))
+	for i, g := range page.Groups {
+		ids[i] = g.ID
 	}
 
 	return ids, nil

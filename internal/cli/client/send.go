@@ -137,8 +137,8 @@ func statusError(url string, resp *http.Response, body []byte) error {
 		)
 	case status >= 500:
 		return fault.New(fault.Unavailable, "%s answered %s: %.300s", url, resp.Status, reply.Detail)
-	case ours && reply.Kind == fault.NotFound:
-		return fault.New(fault.NotFound, "%.300s", reply.Detail)
+	case ours && (reply.Kind == fault.NotFound || reply.Kind == fault.Conflict):
+		return fault.New(reply.Kind, "%.300s", reply.Detail)
 	case ours:
 		return fault.New(fault.Invalid, "%.300s", reply.Detail)
 	default:
