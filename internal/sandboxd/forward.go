@@ -78,18 +78,6 @@ func (f *forwarder) listen() error {
 	return nil
 }
 
-// Addr returns the listening address; nil: it does not listen.
-func (f *forwarder) Addr() net.Addr {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-
-	if f.listener == nil {
-		return nil
-	}
-
-	return f.listener.Addr()
-}
-
 func (f *forwarder) accept() {
 	for {
 		conn, err := f.listener.Accept()
