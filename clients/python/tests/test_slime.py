@@ -17,7 +17,7 @@ from unittest.mock import MagicMock
 
 import pytest
 from recorded import Pairs, pairs_of, recorded
-from test_trainers_adapters import MODEL, SERVER, TASK, tokenizer
+from test_trainers_adapters import MODEL, SERVER, TASK, word_tokenizer
 from test_trainers_packages import tensor_pairs
 
 from rolloutd import InvalidError, UnscoredError
@@ -185,7 +185,7 @@ def test_a_batch_that_cannot_be_filled_is_an_error(package: str) -> None:
 
 def trainer_arguments(tokenizer_path: Path, **changes: Any) -> Any:
     """What the trainers' own loops read besides."""
-    tokenizer().save_pretrained(tokenizer_path)
+    word_tokenizer().save_pretrained(tokenizer_path)
     return arguments(
         hf_checkpoint=str(tokenizer_path), chat_template_path=None, sglang_server_concurrency=4, rollout_num_gpus=1, rollout_num_gpus_per_engine=1,
         sglang_dp_size=1, partial_rollout=False, group_rm=False, rollout_stop=None, rollout_stop_token_ids=None, rollout_skip_special_tokens=True,

@@ -8,6 +8,9 @@ import os
 from typing import Any
 
 import pytest
+from test_engine import CALL, END, Bytes, reply_to
+
+from rolloutd.engine import Call
 
 SERVER = os.environ.get("ROLLOUTD_TEST_SERVER", "")
 MODEL = os.environ.get("ROLLOUTD_TEST_MODEL", "")  # the address of the server's scripted model
@@ -18,7 +21,7 @@ PROMPT = [{"role": "user", "content": "Say hello."}]
 pytestmark = pytest.mark.skipif(not SERVER, reason="ROLLOUTD_TEST_SERVER names no server")
 
 
-def loop_of(module: Any, response_length: int = 4096, **more: Any) -> Any:
+def loop_of(module: Any, response_length: int = 4096, *, server_manager: Any = None, tokenizer: Any = None, task: Any = None, **more: Any) -> Any:
     """The agent loop as verl's worker makes it."""
     import hydra
     from omegaconf import OmegaConf
@@ -27,13 +30,13 @@ def loop_of(module: Any, response_length: int = 4096, **more: Any) -> Any:
     assert _agent_loop_registry["rolloutd"] == {"_target_": "rolloutd.verl.RolloutdAgentLoop"}
     config = OmegaConf.create({"actor_rollout_ref": {"rollout": {"prompt_length": 16_384, "response_length": response_length}}, "data": {}})
     return hydra.utils.instantiate(
-        {**_agent_loop_registry["rolloutd"], "server": SERVER, "task": {**TASK, **more}},
-        trainer_config=DictConfigWrap(config), server_manager=None, tokenizer=tokenizer(), processor=None, dataset_cls=None,
+        {**_agent_loop_registry["rolloutd"], "server": SERVER, "task": {**(task or TASK), **more}},
+        trainer_config=DictConfigWrap(config), server_manager=server_manager, tokenizer=tokenizer or word_tokenizer(), processor=None, dataset_cls=None,
         data_config=DictConfigWrap(config.data), hf_model_type=None, tools=None,
     )  # fmt: skip
 
 
-def tokenizer() -> Any:
+def word_tokenizer() -> Any:
     from tokenizers import Tokenizer, models
     from transformers import PreTrainedTokenizerFast
 
@@ -68,6 +71,35 @@ def test_verl_runs_a_rollout_for_each_session() -> None:
     assert ungraded == [], "a rollout without a reward is left out"
     assert len(cut[0].response_ids) == 3
     assert old.reward_score == 1.0
+
+
+def test_verl_samples_by_its_own_engines() -> None:
+    pytest.importorskip("verl.experimental.agent_loop.agent_loop", reason="verl is not installed")
+    from verl.workers.rollout.replica import TokenOutput
+
+    import rolloutd.verl as module
+
+    class Servers:
+        """The trainer's client, in whose place the replies are scripted."""
+
+        async def generate(self, request_id: str, *, prompt_ids: list[int], sampling_params: dict[str, Any]) -> TokenOutput:
+            assert sampling_params["logprobs"] and sampling_params["temperature"] == 1.0
+            reply = reply_to(Call(prompt_ids, sampling_params["max_tokens"], 1.0))
+            return TokenOutput(token_ids=reply.token_ids, log_probs=reply.logprobs, stop_reason="completed", extra_fields={"global_steps": 5})
+
+    servers = Servers()
+    row = {"raw_prompt": [{"role": "user", "content": "Write 3 into n.txt"}], "uid": "u2", "session_id": 0, "global_steps": 7, "extra_info": {}}
+
+    async def sessions() -> Any:
+        loop = loop_of(module, server_manager=servers, tokenizer=Bytes(), task={"agent": "react", "verify": ['test "$(cat n.txt)" = 3']})
+        return [await loop.run({"temperature": 1.0, "top_p": 1.0, "top_k": -1}, **row) for _ in range(2)]
+
+    for (output,) in asyncio.run(sessions()):
+        assert output.reward_score == 1.0
+        assert (output.extra_fields["min_global_steps"], output.extra_fields["max_global_steps"]) == (5, 5)
+        sampled = [id for id, bit in zip(output.response_ids, output.response_mask, strict=True) if bit]
+        assert sampled == [*(CALL % 3).encode(), END, *b"Done.", END]
+    assert len(module._engines) == 1
 
 
 @pytest.mark.parametrize("step_wise", [False, True])
@@ -285,6 +317,37 @@ def test_openrlhf_executes_a_prompt(tmp_path: Any) -> None:
         assert actions
         assert all(logprobs[i] == 0 for i in range(len(ids)) if i not in actions)
         assert {"images", "mm_train_inputs", "truncated"} <= execution.keys()
+
+
+def test_openrlhf_samples_by_its_own_engine() -> None:
+    pytest.importorskip("openrlhf.utils.agent", reason="openrlhf is not installed")
+    from types import SimpleNamespace
+
+    from rolloutd.openrlhf import RolloutdExecutor
+
+    class Executor(RolloutdExecutor):
+        server = SERVER
+        task = {"agent": "react", "verify": ['test "$(cat n.txt)" = 3']}
+
+    class Actor:
+        """The actor of vLLM's engine, in whose place the replies are scripted."""
+
+        async def generate(self, ids: list[int], params: Any, multi_modal_data: Any = None) -> Any:
+            reply = reply_to(Call(ids, params.max_tokens, params.temperature))
+            logprobs = [{id: SimpleNamespace(logprob=logprob)} for id, logprob in zip(reply.token_ids, reply.logprobs, strict=True)]
+            return SimpleNamespace(outputs=[SimpleNamespace(token_ids=reply.token_ids, logprobs=logprobs, finish_reason="stop")])
+
+    sampling = SimpleNamespace(temperature=1.0, top_p=1.0, top_k=-1, min_p=0.0, logprobs=None, max_tokens=64)
+
+    async def executed() -> Any:
+        executor, actor = Executor(), Actor()
+        return [await executor.execute("Write 3 into n.txt", None, sampling, 16_384, Bytes(), actor) for _ in range(2)]
+
+    for execution in asyncio.run(executed()):
+        assert execution["reward"] == 1.0
+        sampled = [id for start, stop in execution["action_ranges"] for id in execution["observation_tokens"][start:stop]]
+        assert sampled == [*(CALL % 3).encode(), END, *b"Done.", END]
+    assert sampling.logprobs is None
 
 
 def test_areal_runs_an_episode() -> None:

@@ -5,18 +5,20 @@
 
     class AgentExecutor(RolloutdExecutor):
         server = "http://127.0.0.1:8000"
-        task = {"endpoint": "vllm", "agent": "react", "verify": ["pytest -q"]}
+        task = {"agent": "react", "verify": ["pytest -q"]}
 """
 
 from __future__ import annotations
 
+import copy
 import json
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, ClassVar
 
 from openrlhf.utils.agent import AgentExecutorBase
 
 from .aio import AsyncClient
+from .engine import Call, Engine, Reply
 from .trainers import Limits, fit
 from .trainers.openrlhf import execution
 from .trainers.running import pinned, run_rollout
@@ -26,18 +28,27 @@ class RolloutdExecutor(AgentExecutorBase):
     """Runs each prompt as a rollout, of which the trainer takes the longest sequence.
 
     The arguments of the rollout are `task`, then those of the label, if it is a JSON object with the field `rolloutd`; the instruction is the prompt as the
-    trainer hands it over, so leave `--data.apply_chat_template` off. UnscoredError without a reward: OpenRLHF has no way to leave out a sample, so
+    trainer hands it over, so leave `--data.apply_chat_template` off. Without `endpoint`, `base_url` or `model_key` the rollout calls the trainer's own engine,
+    which listens on `host` for it: the server of rolloutd must reach that. UnscoredError without a reward: OpenRLHF has no way to leave out a sample, so
     it ends the batch; replacements inside rolloutd (`limits.attempts`) come first.
     """
 
     server: ClassVar[str | None] = None
     token: ClassVar[str | None] = None
     task: ClassVar[Mapping[str, Any]] = {}
+    host: ClassVar[str] = "127.0.0.1"
+
+    def __init__(self) -> None:
+        self._engine: Engine | None = None  # one for the actor, whose engine and loop are the same for all prompts
 
     async def execute(
         self, prompt: Any, label: Any, sampling_params: Any, max_length: int, hf_tokenizer: Any, llm_engine: Any, images: Any = None
     ) -> dict[str, Any]:
         arguments = {"instruction": prompt, "purpose": "train", **self.task, **_own(label)}
+        if not arguments.keys() & {"endpoint", "base_url", "model_key"}:
+            if self._engine is None:
+                self._engine = Engine(_generate(llm_engine, sampling_params), hf_tokenizer, max_length=max_length, host=self.host)
+            arguments |= {"base_url": self._engine.url, "model": self._engine.model}
         sampling = {name: getattr(sampling_params, name, None) for name in ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")}
         async with AsyncClient(self.server, token=self.token) as client:
             record = await run_rollout(client, pinned(arguments, sampling))
@@ -46,6 +57,23 @@ class RolloutdExecutor(AgentExecutorBase):
         made = execution(record, prompt, label)
         logs = {**made["extra_logs"], "rolloutd_cut": float(losses.cut), "rolloutd_dropped": float(losses.dropped)}
         return {**made, "images": images, "mm_train_inputs": None, "extra_logs": logs}
+
+
+def _generate(llm_engine: Any, sampling_params: Any) -> Callable[[Call], Awaitable[Reply]]:
+    """Samples a reply by the trainer's engine. What a call does not say is as in the trainer's sampling parameters."""
+
+    async def generate(call: Call) -> Reply:
+        params = copy.deepcopy(sampling_params)
+        params.max_tokens, params.temperature = call.max_tokens, call.temperature
+        params.logprobs = params.logprobs or 0  # those of the sampled tokens
+        for name, value in call.sampling.items():
+            setattr(params, name, value)
+        output = (await llm_engine.generate(call.prompt_ids, params)).outputs[0]
+        ids = list(output.token_ids)
+        logprobs = [float(step[id].logprob) for id, step in zip(ids, output.logprobs, strict=True)]
+        return Reply(ids, logprobs, "length" if output.finish_reason == "length" else "stop")
+
+    return generate
 
 
 def _own(label: Any) -> Mapping[str, Any]:

@@ -4,19 +4,22 @@
     - name: rolloutd
       _target_: rolloutd.verl.RolloutdAgentLoop
       server: http://127.0.0.1:8000
-      task: {endpoint: vllm, agent: react}
+      task: {agent: react, verify: ["pytest -q"]}
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+import uuid
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from omegaconf import OmegaConf
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopOutput, register
 
 from .aio import AsyncClient
+from .engine import Call, Engine, Reply
 from .errors import UnscoredError
 from .trainers import Limits, Losses, fit, longest, untrained
 from .trainers.running import pinned, run_rollout
@@ -25,18 +28,31 @@ from .trl.rollouts import instruction_of
 
 log = logging.getLogger("rolloutd.verl")
 
+# The endpoint over each of the trainer's clients: a worker has one client, and makes an agent loop for each sample.
+_engines: WeakKeyDictionary[Any, Engine] = WeakKeyDictionary()
+
 
 @register("rolloutd")
 class RolloutdAgentLoop(AgentLoopBase):
     """Runs each sample as a rollout.
 
     The arguments of the rollout are `task`, then those in the row's `extra_info["rolloutd"]`; the instruction is the last user message of the row.
-    With trainer V1 a rollout may have several outputs, or none if it has no reward, and the group trains without it. The older trainer takes one
+    Without `endpoint`, `base_url` or `model_key` the rollout calls the trainer's own engines through its client, which listens on `engine_host` for it: the
+    server of rolloutd must reach that. With trainer V1 a rollout may have several outputs, or none if it has no reward, and the group trains without it. The older trainer takes one
     output of each sample: the longest, and UnscoredError without one.
     """
 
-    def __init__(self, *args: Any, server: str | None = None, token: str | None = None, task: Mapping[str, Any] | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        server: str | None = None,
+        token: str | None = None,
+        task: Mapping[str, Any] | None = None,
+        engine_host: str = "127.0.0.1",
+        **kwargs: Any,
+    ) -> None:
         super().__init__(*args, **kwargs)
+        self._engine_host = engine_host
         # Hydra hands the maps and lists of the file over as its own types, which are no JSON.
         self._server, self._token, self._task = server, token, OmegaConf.to_container(OmegaConf.create(dict(task or {})), resolve=True)
 
@@ -67,7 +83,32 @@ class RolloutdAgentLoop(AgentLoopBase):
         arguments = {"instruction": instruction_of(row["raw_prompt"]), "purpose": "train", **self._task, **own}
         if row.get("uid") is not None:
             arguments.setdefault("group_id", str(row["uid"]))
+        if not arguments.keys() & {"endpoint", "base_url", "model_key"}:
+            engine = self._engine()
+            arguments |= {"base_url": engine.url, "model": engine.model}
         return pinned(arguments, sampling_params)
+
+    def _engine(self) -> Engine:
+        if (engine := _engines.get(self.server_manager)) is None:
+            config = self.rollout_config
+            length = config.get("max_model_len") or config.prompt_length + config.response_length
+            engine = _engines[self.server_manager] = Engine(_generate(self.server_manager), self.tokenizer, max_length=length, host=self._engine_host)
+        return engine
+
+
+def _generate(server_manager: Any) -> Callable[[Call], Awaitable[Reply]]:
+    """Samples a reply by the trainer's engines. The version of its weights is the trainer's step."""
+
+    async def generate(call: Call) -> Reply:
+        params = {"max_tokens": call.max_tokens, "temperature": call.temperature, "logprobs": True, **call.sampling}
+        output = await server_manager.generate(uuid.uuid4().hex, prompt_ids=call.prompt_ids, sampling_params=params)
+        if output.stop_reason == "aborted":
+            raise RuntimeError("the trainer aborted the call")
+        step = output.extra_fields.get("global_steps")
+        reason = "length" if len(output.token_ids) >= call.max_tokens else "stop"
+        return Reply(list(output.token_ids), output.log_probs or [], reason, "" if step is None else f"step-{step}")
+
+    return generate
 
 
 def _with_steps(output: Any, row: Mapping[str, Any]) -> dict[str, Any]:
