@@ -132,6 +132,11 @@ def test_what_a_record_does_not_have_is_refused(changes: dict[str, Any], error: 
         generate_rollout(arguments(**changes), 0, Prompts([[sample]]))
 
 
+def test_a_data_source_that_ends_is_an_error() -> None:
+    with pytest.raises(UnscoredError, match="no further prompts, and 0 of 2 groups"):
+        generate_rollout(arguments(), 0, Prompts([]))
+
+
 class Prompts:
     """A data source."""
 

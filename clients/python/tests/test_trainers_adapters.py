@@ -131,11 +131,20 @@ def test_skyrl_evaluates() -> None:
 
     from rolloutd.skyrl import RolloutdGenerator
 
+    class Servers:
+        """What is used of the trainer's client of its inference servers."""
+
+        model_name = "scripted"
+
+        def get_endpoint_url(self) -> str:
+            return MODEL.removesuffix("/v1")
+
     batch = base.GeneratorInput(
         prompts=[PROMPT], env_classes=["rolloutd"], env_extras=[{}], sampling_params={"temperature": 0.0}, trajectory_ids=None,
         batch_metadata=base.BatchMetadata(global_step=1, training_phase="eval"),
     )  # fmt: skip
-    output = asyncio.run(RolloutdGenerator(SERVER, {**TASK, "sampling": {"temperature": 1.0}}).generate(batch))
+    task = {name: value for name, value in TASK.items() if name != "endpoint"} | {"sampling": {"temperature": 1.0}}
+    output = asyncio.run(RolloutdGenerator(SERVER, task, engine=Servers()).generate(batch))
     assert output["rewards"] == [1.0]
 
 

@@ -18,7 +18,8 @@ from .trl.rollouts import instruction_of
 class RolloutdGenerator(GeneratorInterface):
     """Runs the trajectories of each instance as a group.
 
-    The arguments of a rollout are `task`, then those in the prompt's `env_extras["rolloutd"]`; the instruction is the last user message. With
+    The arguments of a rollout are `task`, then those in the prompt's `env_extras["rolloutd"]`; the instruction is the last user message.
+    Without `endpoint`, `base_url` or `model_key` the rollout calls the inference servers of `engine`, which is the trainer's client. With
     `step_wise` (`generator.step_wise_trajectories`) each reply is a row, which loses nothing; otherwise a rollout is one row, its longest sequence.
     A rollout without a reward is masked, and has the mean reward of its group.
     """
@@ -28,11 +29,12 @@ class RolloutdGenerator(GeneratorInterface):
         server: str | None = None,
         task: Mapping[str, Any] | None = None,
         *,
+        engine: Any = None,
         token: str | None = None,
         step_wise: bool = False,
         limits: Limits | None = None,
     ) -> None:
-        self._server, self._token, self._task = server, token, dict(task or {})
+        self._server, self._token, self._task, self._engine = server, token, dict(task or {}), engine
         self._step_wise, self._limits = step_wise, limits or Limits()
 
     async def generate(self, input_batch: GeneratorInput) -> GeneratorOutput:
@@ -60,6 +62,8 @@ class RolloutdGenerator(GeneratorInterface):
         metadata = batch.get("batch_metadata")
         purpose = "eval" if metadata is not None and metadata.training_phase == "eval" else "train"
         arguments = {"instruction": instruction_of(batch["prompts"][index]), "purpose": purpose, **self._task, **own}
+        if self._engine is not None and not arguments.keys() & {"endpoint", "base_url", "model_key"}:
+            arguments |= {"base_url": self._engine.get_endpoint_url() + "/v1", "model": self._engine.model_name}
         return pinned(arguments, batch.get("sampling_params") or {})
 
 

@@ -120,6 +120,8 @@ class _Batch:
             while len(self._kept) < wanted:
                 missing = max(wanted, self._args.over_sampling_batch_size) - len(self._kept) - len(running)
                 running |= {asyncio.create_task(self._run(group)) for group in (self._get_samples(missing) if missing > 0 else ())}
+                if not running:
+                    raise UnscoredError(f"the data source has no further prompts, and {len(self._kept)} of {wanted} groups have training data")
                 done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
                 for task in done:
                     task.result()
