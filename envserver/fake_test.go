@@ -363,6 +363,15 @@ func (f *fake) aborted(id string) bool {
 	return f.aborts[id] != ""
 }
 
+func (f *fake) Spec(_ context.Context, id string) (rollout.Spec, error) {
+	s, there := f.spec(id)
+	if !there {
+		return s, fault.New(fault.NotFound, "no rollout %s", id)
+	}
+
+	return s, nil
+}
+
 func (f *fake) spec(id string) (rollout.Spec, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

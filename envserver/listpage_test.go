@@ -2,8 +2,11 @@ package envserver_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
+	"net/http"
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -163,4 +166,98 @@ func TestPageOfRollouts(t *testing.T) {
 	b.eventually(`(document.querySelector("#filter details").open = true)`)
 	b.saveScreenshot("rollouts-phone")
 	b.requireReadable("rollouts on a phone")
+}
+
+// A researcher selects rollouts, compares two of them, runs and grades them again, and saves them as one file.
+func TestPageOfSelectedRollouts(t *testing.T) {
+	t.Parallel()
+	r := startList(t, training(8)...)
+	r.record(mendingSession())
+
+	b := newBrowser(t, 1280, 900)
+	click := func(text string) {
+		b.eventually(`((button) => (button?.click(), Boolean(button)))([...document.querySelectorAll("#selection button, #selection a, dialog[open] button")].find((e) => e.textContent === "` + text + `"))`)
+	}
+	choose := func(id string) {
+		b.eventually(`((box) => (box?.click(), box?.checked))(document.querySelector("#list [aria-label='Select ` + id + `']"))`)
+	}
+
+	b.run(chromedp.Navigate(r.url + "/web/#/rollouts"))
+	choose("math-0-0")
+	choose("math-1-1")
+	b.waitForText("#selection", "2 selected")
+	b.saveScreenshot("selection")
+	click("Run 2 rollouts again")
+	click("Run")
+	b.eventually(`document.querySelectorAll("#selection li a").length === 2`)
+	require.Equal(t, 10, r.fake.count())
+
+	// the one whose verifier failed may be graded, too
+	click("Grade 2 rollouts again")
+	b.waitForText("#selection ul", "math-0-0: reward 1, was 0")
+	b.waitForText("#selection ul", "math-1-1: reward 1, was none")
+	b.saveScreenshot("selection-graded")
+	b.requireReadable("selection")
+
+	click("Compare")
+	b.eventually(`location.hash === "#/compare/math-1-1,math-0-0" || location.hash === "#/compare/math-0-0,math-1-1"`)
+	b.waitForText("#compare", "turns are the same")
+	b.saveScreenshot("compare")
+
+	file := filepath.Join(t.TempDir(), "rollouts.html")
+	status, _, page := r.do("GET", "/page?ids=math-0-0,math-1-1", "")
+	require.Equal(t, http.StatusOK, status)
+	require.NoError(t, os.WriteFile(file, []byte(page), 0o600))
+
+	b.run(chromedp.Navigate("file://" + file))
+	b.eventually(`document.querySelectorAll("#list tbody tr").length === 2`)
+	b.saveScreenshot("selection-saved")
+	b.eventually(`(document.querySelector("#list a").click(), true)`)
+	b.waitForText("#rollout .turns", "Turn 1")
+
+	for query, want := range map[string]int{
+		"ids=none": http.StatusNotFound, "ids=": http.StatusUnprocessableEntity, "": http.StatusUnprocessableEntity, "ids=a%20b": http.StatusUnprocessableEntity,
+	} {
+		status, _, out := r.do("GET", "/page?"+query, "")
+		require.Equal(t, want, status, "%s: %s", query, out)
+	}
+}
+
+// The head of a rollout has its workflow, and the command and the button that start it again.
+func TestPageStartsARolloutAgain(t *testing.T) {
+	t.Parallel()
+	r := start(t, withWeb, func(o *envserver.Options) { o.TemporalUI = "http://127.0.0.1:8233/namespaces/default/workflows/" })
+	body, err := json.Marshal(task("first", "do it", "task_id", "t", "group_id", "g"))
+	require.NoError(t, err)
+
+	status, _, out := r.do("POST", "/rollouts", string(body))
+	require.Equal(t, http.StatusAccepted, status, out)
+
+	b := newBrowser(t, 1280, 900)
+	click := func(text string) {
+		b.eventually(`((button) => (button?.click(), Boolean(button)))([...document.querySelectorAll("#rollout .head button, #rollout [role=status] button, dialog[open] button")].find((e) => e.textContent === "` + text + `" && !e.hidden))`)
+	}
+
+	b.run(chromedp.Navigate(r.url + "/web/#/rollouts/first"))
+	b.eventually(`document.querySelector("#rollout .head a")?.href === "http://127.0.0.1:8233/namespaces/default/workflows/rollout-first"`)
+	click("Copy command")
+	b.waitForText("#rollout [role=status] code", "rolloutd run --again first --server "+r.url)
+	click("Grade again")
+	b.waitForText("#rollout", "reward 1, was none")
+	click("Make it the grade")
+	b.waitForText("#rollout", "It is the rollout's grade now")
+	b.saveScreenshot("head")
+	b.requireReadable("head")
+	click("Run again")
+	click("Run")
+	b.eventually(`location.hash.startsWith("#/rollouts/") && !location.hash.includes("first")`)
+	b.waitForText("#rollout .badge", "completed")
+
+	again, err := chromedp.Run(b.ctx, chromedp.Evaluate[string](`location.hash.split("/")[2].split("?")[0]`))
+	require.NoError(t, err)
+
+	spec, there := r.fake.spec(again)
+	require.True(t, there)
+	require.Equal(t, "do it", spec.Task.Instruction)
+	require.Empty(t, spec.GroupID, "it is no member of the group")
 }

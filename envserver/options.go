@@ -131,6 +131,8 @@ type Options struct {
 
 	// the hosts of the deployment; nil: not shown to operators
 	Fleet Fleet
+	// TemporalUI is the address of the deployment's workflows in Temporal's UI, ending in /; "": none is known.
+	TemporalUI string
 	// TaskSets are the paths of task sets by their names for clients.
 	TaskSets map[string]string
 	// Episodes calls the tools of rollouts that wait for calls; nil: no interactive episodes.

@@ -110,3 +110,36 @@ func TestRegradeOverREST(t *testing.T) {
 	status, _, _ = r.do("GET", "/rollouts/r1/regrades/x1?wait_s=nan", "", "Authorization", alice)
 	require.Equal(t, http.StatusUnprocessableEntity, status)
 }
+
+// A client starts its own rollout again, and grades it again by the verifier that it had; other tokens' rollouts do not
+// exist for it, and nobody spends the model's key of another one.
+func TestRolloutAgain(t *testing.T) {
+	t.Parallel()
+
+	engine := &fakeRegrades{}
+	r := shared(t, func(o *envserver.Options) { o.Regrades = engine })
+	r.beginAsAlice("r1")
+
+	status, _, out := r.do("POST", "/rollouts/r1/again", `{"rollout_id":"r2"}`, "Authorization", alice)
+	require.Equal(t, http.StatusAccepted, status, out)
+	require.Equal(t, "r2", object(t, out)["rollout_id"])
+
+	first, _ := r.fake.spec("r1")
+	second, _ := r.fake.spec("r2")
+	first.ID = "r2"
+	require.Equal(t, first, second)
+
+	status, _, out = r.do("POST", "/rollouts/r1/regrade", `{"regrade_id":"x1"}`, "Authorization", alice)
+	require.Equal(t, http.StatusAccepted, status, out)
+	require.Equal(t, first.Task, engine.asked["x1"].Task.Task)
+
+	for token, want := range map[string]int{bob: http.StatusNotFound, admin: http.StatusConflict} {
+		status, _, out = r.do("POST", "/rollouts/r1/again", `{}`, "Authorization", token)
+		require.Equal(t, want, status, out)
+	}
+
+	for _, refused := range []string{`{"rollout_id":"a b"}`, `{"rollout_id":1}`, `{"agent":"react"}`, `[]`} {
+		status, _, out = r.do("POST", "/rollouts/r1/again", refused, "Authorization", alice)
+		require.Equal(t, http.StatusUnprocessableEntity, status, "%s: %s", refused, out)
+	}
+}

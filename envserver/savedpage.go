@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strings"
 
 	"github.com/go-chi/chi/v5"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/rolloutd/rolloutd/envserver/internal/httpio"
 	"github.com/rolloutd/rolloutd/envserver/internal/web"
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/trajectory/tokens"
 	"github.com/rolloutd/rolloutd/internal/trajectory/transcript"
 )
@@ -40,6 +42,19 @@ func (s *Server) savedPageRoutes() []api.Route {
 	}
 	all := []api.Route{api.Get("/rollouts/{id}/page", s.rolloutPage, operation("get_rollout_page", "rollout"))}
 
+	type selection struct {
+		IDs string `query:"ids" required:"true" description:"ids of finished rollouts, with commas, at most 100"`
+	}
+
+	all = append(all, api.Get("/page", s.selectionPage, &api.Operation{
+		ID:      "get_selection_page",
+		Tag:     webTag,
+		Summary: "Get the pages of finished rollouts, below a list of them, as one HTML file, which opens without a server",
+		Reads:   selection{},
+		Answers: api.Media("text/html; charset=utf-8"),
+		Refuses: api.EngineErrors(http.StatusUnprocessableEntity, http.StatusNotFound, http.StatusConflict),
+	}))
+
 	if s.o.Groups != nil {
 		all = append(all, api.Get("/groups/{id}/page", s.groupPage, operation("get_group_page", "group")))
 	}
@@ -61,6 +76,24 @@ func (s *Server) rolloutPage(w http.ResponseWriter, r *http.Request) {
 	}
 
 	s.savePage(w, r, id, "rollouts/"+url.PathEscape(id), []string{id})
+}
+
+// selectionPage saves the list of some rollouts, with their pages.
+func (s *Server) selectionPage(w http.ResponseWriter, r *http.Request) {
+	ids := strings.Split(r.URL.Query().Get("ids"), ",")
+
+	page, err := s.o.Rollouts.List(r.Context(), rollout.Filter{IDs: ids, Limit: rollout.MaxIDs})
+	if err == nil && len(page.Rollouts) < len(ids) {
+		err = fault.New(fault.NotFound, "of these %d rollouts %d have ended and are known", len(ids), len(page.Rollouts))
+	}
+
+	if err != nil {
+		httpio.WriteRefusal(w, err)
+		return
+	}
+
+	list := "rollouts?" + url.Values{"ids": {strings.Join(ids, ",")}}.Encode()
+	s.savePage(w, r, fmt.Sprintf("%d rollouts", len(ids)), list, ids)
 }
 
 func (s *Server) groupPage(w http.ResponseWriter, r *http.Request) {

@@ -35,6 +35,13 @@ func (s *Server) webRoutes() []api.Route {
 		api.Get("/web", toWeb, nil),
 		api.Get(webHome, s.page.ServeHTTP, nil),
 		api.Get(webHome+`{part:[a-z]+\.(?:css|js)}`, s.page.ServeHTTP, nil),
+		api.Get("/web/settings", s.webSettings, &api.Operation{
+			ID:      "web_settings",
+			Tag:     webTag,
+			Summary: "Get what the page knows of the deployment",
+			Answers: webSettings{},
+			Refuses: api.EngineErrors(),
+		}),
 		api.Get("/web/metadata", s.metadata, &api.Operation{
 			ID:      "web_metadata_web_metadata_get",
 			Tag:     webTag,
@@ -67,6 +74,16 @@ func (s *Server) webRoutes() []api.Route {
 			Refuses: refuses,
 		}),
 	}
+}
+
+// webSettings are what the page knows of the deployment.
+type webSettings struct {
+	// absent: no address of a UI is configured
+	TemporalUI string `json:"temporal_ui,omitempty" description:"address of the workflows of the deployment in Temporal's UI, to which a workflow's id is added"`
+}
+
+func (s *Server) webSettings(w http.ResponseWriter, _ *http.Request) {
+	httpio.WriteJSON(w, http.StatusOK, webSettings{s.o.TemporalUI})
 }
 
 func toWeb(w http.ResponseWriter, _ *http.Request) {

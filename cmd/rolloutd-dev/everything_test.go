@@ -129,6 +129,7 @@ func TestEverythingAnswersAfterTheBannerAndStopsCleanly(t *testing.T) {
 	require.Contains(t, get(t, p.address(t, "Scripted model")+"/models"), "scripted")
 	require.Contains(t, get(t, p.address(t, "Web page")), "<title>rolloutd</title>")
 	require.Contains(t, get(t, p.address(t, "Temporal UI")+"/api/v1/settings"), `"Endpoint":"`+server+`/codec"`)
+	require.Contains(t, get(t, server+"/web/settings"), p.address(t, "Temporal UI")+"/namespaces/default/workflows/", "the page links to it")
 	require.FileExists(t, p.address(t, "Log"))
 
 	second := launch(t, p.data)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -38,4 +39,28 @@ func TestLsListsRollouts(t *testing.T) {
 	code, _, errText = rolloutd(t.Context(), nil, "ls", "--server", "http://127.0.0.1:1")
 	require.NotZero(t, code)
 	require.Contains(t, errText, "rolloutd-dev")
+}
+
+func TestRunAgain(t *testing.T) {
+	t.Parallel()
+
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil || r.Method+" "+r.URL.Path+" "+string(body) != `POST /rollouts/r1/again {"rollout_id":"r2"}` {
+			w.WriteHeader(http.StatusTeapot)
+		}
+
+		_, _ = w.Write([]byte(`{"rollout_id":"r2"}`))
+	}))
+	t.Cleanup(srv.Close)
+
+	code, out, errText := rolloutd(t.Context(), nil, "run", "--again", "r1", "--rollout-id", "r2", "--detach", "--server", srv.URL)
+	require.Zero(t, code, errText)
+	require.Equal(t, "r2\n", out)
+
+	for _, more := range []string{"--model=m", "task.yaml"} {
+		code, _, errText = rolloutd(t.Context(), nil, "run", "--again", "r1", more)
+		require.NotZero(t, code)
+		require.Contains(t, errText, "again")
+	}
 }

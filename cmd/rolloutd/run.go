@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/rolloutd/rolloutd/internal/cli"
 	"github.com/rolloutd/rolloutd/internal/cli/client"
@@ -26,8 +28,12 @@ type runFlags struct {
 	endpoint, baseURL, keyEnv, model, agent, id string
 	purpose, sampling, translate, price, grade  string
 	json, detach, noVerify                      bool
-	groupSize                                   int
-	timeout                                     time.Duration
+
+	// id of a rollout to start again; "": none
+	again string
+
+	groupSize int
+	timeout   time.Duration
 
 	// of a set
 	tasks selectFlags
@@ -50,13 +56,17 @@ func runCommand(s std) *cobra.Command {
 		Short:   "Run a rollout of a task, or of each task of several, and show its progress",
 		Long:    "Run submits the task to a server and follows the rollout to its result. The rollout runs on the server: Ctrl-C\nand --detach leave it running. With several files, a folder or a file of JSON lines it runs one rollout of each task.\n\n" + cli.ExitCodes,
 		Example: "  rolloutd run examples/binary_search.yaml --endpoint scripted\n  rolloutd run task.yaml --base-url http://gpu:8000/v1 --model Qwen/Qwen3.5-4B",
-		Args:    cli.OneOrMore("TASK.yaml"),
+		Args:    func(cmd *cobra.Command, args []string) error { return f.checkTasks(cmd, args) },
 		GroupID: groupRollouts,
 	}
 	f.register(cmd)
 	f.tasks.register(cmd)
 	connect := serverFlag(cmd, s)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if f.again != "" {
+			return f.runAgain(cmd, s, connect())
+		}
+
 		if len(args) > 1 || isSet(args[0]) {
 			return f.runSet(cmd, s, connect(), args)
 		}
@@ -138,6 +148,7 @@ func (f *runFlags) register(cmd *cobra.Command) {
 		"",
 		"id of the rollout; an existing rollout with this id is shown, no other is started",
 	)
+	fl.StringVar(&f.again, "again", "", "in place of a task: id of a rollout to start again, with the same task, agent, model and limits, in no group")
 	fl.BoolVar(
 		&f.detach,
 		"detach",
@@ -163,6 +174,46 @@ func (f *runFlags) register(cmd *cobra.Command) {
 	cmd.MarkFlagsMutuallyExclusive("detach", "timeout")
 	cmd.MarkFlagsMutuallyExclusive("detach", "min-reward")
 	cmd.MarkFlagsMutuallyExclusive("group-size", "rollout-id")
+}
+
+// checkTasks demands a task, or --again without one and without what would change its rollout.
+func (f *runFlags) checkTasks(cmd *cobra.Command, args []string) error {
+	if f.again == "" {
+		return cli.OneOrMore("TASK.yaml")(cmd, args)
+	}
+
+	if len(args) > 0 {
+		return fmt.Errorf("--again: must be given without a task, got %q", args[0])
+	}
+
+	var err error
+
+	cmd.Flags().Visit(func(flag *pflag.Flag) {
+		if !slices.Contains([]string{"again", "rollout-id", "detach", "json", "timeout", "server"}, flag.Name) {
+			err = fmt.Errorf("--%s: must not be given with --again, whose rollout has the settings of the first", flag.Name)
+		}
+	})
+
+	return err
+}
+
+// runAgain starts another rollout like an existing one and follows it.
+func (f *runFlags) runAgain(cmd *cobra.Command, s std, c *client.Client) error {
+	started, err := c.Again(cmd.Context(), f.again, f.id)
+	if err != nil {
+		return hint(err, c)
+	}
+
+	if f.detach {
+		return f.printStarted(s.out, started, started.ID)
+	}
+
+	ctx, cancel := f.waitContext(cmd.Context())
+	defer cancel()
+
+	r, raw, err := cli.Started(ctx, c, started.ID, s.err)
+
+	return f.finish(s.out, r, raw, hint(err, c))
 }
 
 // apply sets the flags in the task's arguments.

@@ -158,6 +158,9 @@ func (none) Abort(_ context.Context, id, _ string) (bool, error) { return false,
 func (none) List(context.Context, rollout.Filter) (rollout.Page, error) {
 	return rollout.Page{}, nil
 }
+func (none) Spec(_ context.Context, id string) (rollout.Spec, error) {
+	return rollout.Spec{}, missing(id)
+}
 func (none) Counts(context.Context, rollout.Filter) (rollout.Counts, error) {
 	return rollout.Counts{}, nil
 }

@@ -30,14 +30,19 @@ func Run(
 		return rollout.Result{}, nil, err
 	}
 
-	fmt.Fprintf(progress, "rollout %s\n", started.ID)
+	return Started(ctx, c, started.ID, progress)
+}
 
-	r, raw, err := Follow(ctx, c, started.ID, progress)
+// Started follows a rollout that was just started, as Run does.
+func Started(ctx context.Context, c *client.Client, id string, progress io.Writer) (rollout.Result, []byte, error) {
+	fmt.Fprintf(progress, "rollout %s\n", id)
+
+	r, raw, err := Follow(ctx, c, id, progress)
 	if ctx.Err() != nil {
 		fmt.Fprintf(
 			progress,
 			"the rollout continues; show it:  rolloutd show %[1]s   abort it:  rolloutd abort %[1]s\n",
-			started.ID,
+			id,
 		)
 	}
 

@@ -90,6 +90,8 @@ type Serve struct {
 	TokensFile string `yaml:"tokens_file"`
 	// CodecOrigins are the web origins (of a Temporal UI) that may decrypt payloads.
 	CodecOrigins []string `yaml:"codec_origins"`
+	// TemporalUI is the base URL of Temporal's UI, to which the page links; "": none.
+	TemporalUI string `yaml:"temporal_ui"`
 	// KeepSessions is how long the store keeps an unused session, and a file that a client has sent.
 	KeepSessions time.Duration `yaml:"keep_sessions"`
 	// UploadsMiB bounds the files that the store keeps for one token.

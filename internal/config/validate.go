@@ -102,6 +102,11 @@ func (s Serve) validate(p *problems) {
 		p.check(len(t) >= minToken, fmt.Sprintf("serve.tokens[%d]", i), "must have at least %d characters", minToken)
 	}
 
+	if ui, err := url.Parse(s.TemporalUI); s.TemporalUI != "" {
+		p.check(err == nil && (ui.Scheme == "http" || ui.Scheme == "https") && ui.Host != "" && ui.RawQuery == "",
+			"serve.temporal_ui", "must be a URL such as http://127.0.0.1:8233, got %q", s.TemporalUI)
+	}
+
 	for i, o := range s.CodecOrigins {
 		u, err := url.Parse(o)
 		p.check(err == nil && u.Scheme != "" && u.Host != "" && u.Path == "", fmt.Sprintf("serve.codec_origins[%d]", i),

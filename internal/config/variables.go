@@ -186,6 +186,12 @@ func serveVariables() []Variable {
 			set:     list(func(c *Config) *[]string { return &c.Serve.CodecOrigins }),
 		},
 		{
+			Name: "ROLLOUTD_TEMPORAL_UI", Path: "serve.temporal_ui",
+			Default: "none; in `rolloutd-dev` its own UI",
+			About:   "URL of Temporal's UI, such as `http://temporal:8080`, to which the page links",
+			set:     text(func(c *Config) *string { return &c.Serve.TemporalUI }),
+		},
+		{
 			Name: "ROLLOUTD_PRICES", Path: "prices",
 			Default: "none",
 			About: "US dollars per million prompt and completion tokens, by model: `gpt-4o-mini=0.15/0.6`; a " +

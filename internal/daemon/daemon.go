@@ -155,7 +155,7 @@ func (d *Daemon) Addresses() Addresses { return d.at }
 // Tokens returns the bearer tokens of the OpenEnv server; without any, the server is open.
 func (d *Daemon) Tokens() []string { return d.cfg.Serve.Tokens }
 
-// UseUI lets a Temporal UI at the given origins decrypt payloads. The origins replace the default ones and
+// UseUI lets a Temporal UI at the given origins decrypt payloads, and the page link to the first. The origins replace the default ones and
 // are added to configured ones. Call it before the serve tier starts.
 func (d *Daemon) UseUI(origins ...string) {
 	if slices.Equal(d.cfg.Serve.CodecOrigins, config.Defaults().Serve.CodecOrigins) {
@@ -163,6 +163,10 @@ func (d *Daemon) UseUI(origins ...string) {
 	}
 
 	d.cfg.Serve.CodecOrigins = append(slices.Clone(d.cfg.Serve.CodecOrigins), origins...)
+
+	if d.cfg.Serve.TemporalUI == "" && len(origins) > 0 {
+		d.cfg.Serve.TemporalUI = origins[0]
+	}
 }
 
 // UseTemporal sets the address of an embedded Temporal server, which overrides the configuration. Call it

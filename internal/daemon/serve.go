@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -149,6 +150,7 @@ func (d *Daemon) edge(
 		Version:     Version,
 		Mode:        envserver.Mode(d.cfg.Serve.Mode),
 		Web:         d.cfg.Serve.Web,
+		TemporalUI:  workflowsIn(d.cfg.Serve.TemporalUI, d.cfg.Temporal.Namespace),
 		Readme:      readme,
 		MaxSessions: d.cfg.Sessions(),
 		TokenShare:  d.cfg.Serve.TokenShare,
@@ -159,6 +161,15 @@ func (d *Daemon) edge(
 		Logger:      d.log,
 		Registerer:  d.tel.Registry(),
 	})
+}
+
+// workflowsIn is the address of a namespace's workflows in a Temporal UI; "": there is no UI.
+func workflowsIn(ui, namespace string) string {
+	if ui == "" {
+		return ""
+	}
+
+	return strings.TrimSuffix(ui, "/") + "/namespaces/" + url.PathEscape(namespace) + "/workflows/"
 }
 
 func (d *Daemon) readme() (string, error) {

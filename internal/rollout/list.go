@@ -31,6 +31,9 @@ type Filter struct {
 	// begin of the id
 	IDPrefix string
 
+	// IDs selects these rollouts alone, at most MaxIDs; empty: all
+	IDs []string
+
 	// Query selects rollouts that have ended by words of their transcripts, see MaxQuery
 	Query string
 
@@ -77,6 +80,7 @@ func (f Filter) indexed() string {
 		set  bool
 	}{
 		{"q", f.Query != ""},
+		{"ids", len(f.IDs) > 0},
 		{"agent", f.Agent != ""},
 		{"endpoint", f.Endpoint != ""},
 		{"min_turns", f.MinTurns != nil},
@@ -96,6 +100,9 @@ func (f Filter) indexed() string {
 // MaxDetail bounds a page with Filter.Detail.
 const MaxDetail = 100
 
+// MaxIDs bounds Filter.IDs.
+const MaxIDs = 100
+
 // MaxQuery bounds Filter.Query in bytes.
 const MaxQuery = 500
 
@@ -108,6 +115,8 @@ func (f Filter) Validate() error {
 		return fault.Field("outcome", "must be one of %s; got %q", OutcomeNames(), f.Outcome)
 	case f.IDPrefix != "" && CheckID(f.IDPrefix) != nil:
 		return fault.Field("id_prefix", "must be the begin of an id, got %q", f.IDPrefix)
+	case len(f.IDs) > MaxIDs || slices.ContainsFunc(f.IDs, func(id string) bool { return CheckID(id) != nil }):
+		return fault.Field("ids", "must be at most %d ids with commas, got %d: %q", MaxIDs, len(f.IDs), f.IDs)
 	case f.Detail && f.Limit > MaxDetail:
 		return fault.Field("limit", "must be at most %d with detail=true, got %d", MaxDetail, f.Limit)
 	case f.NeedsIndex() && f.Status == StatusRunning:

@@ -538,6 +538,7 @@ func TestListInRanges(t *testing.T) {
 	}{
 		"agent":    {rollout.Filter{Agent: "react"}, "eca"},
 		"endpoint": {rollout.Filter{Endpoint: "other"}, ""},
+		"ids":      {rollout.Filter{IDs: []string{"d", "a", "none"}}, "da"},
 		"turns":    {rollout.Filter{MinTurns: new(7), MaxTurns: new(30)}, "dcb"},
 		"duration": {rollout.Filter{MinDuration: new(2 * time.Minute), MaxDuration: new(3 * time.Minute)}, "cb"},
 	} {

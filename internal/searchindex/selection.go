@@ -47,6 +47,10 @@ func selectionOf(f rollout.Filter) selection {
 		s.add("instr(r.id, ?) = 1", f.IDPrefix)
 	}
 
+	if len(f.IDs) > 0 {
+		s.add("r.id IN (?"+strings.Repeat(", ?", len(f.IDs)-1)+")", anys(f.IDs)...)
+	}
+
 	addBound(&s, "r.reward >= ?", f.MinReward)
 	addBound(&s, "r.reward <= ?", f.MaxReward)
 	addBound(&s, "r.turns >= ?", f.MinTurns)
@@ -69,6 +73,15 @@ func selectionOf(f rollout.Filter) selection {
 	}
 
 	return s
+}
+
+func anys(texts []string) []any {
+	all := make([]any, len(texts))
+	for i, text := range texts {
+		all[i] = text
+	}
+
+	return all
 }
 
 func addBound[T any](s *selection, term string, bound *T) {

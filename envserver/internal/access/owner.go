@@ -19,6 +19,8 @@ type Rollouts interface {
 	List(ctx context.Context, f rollout.Filter) (rollout.Page, error)
 	// Counts counts all rollouts of a list.
 	Counts(ctx context.Context, f rollout.Filter) (rollout.Counts, error)
+	// Spec is what a rollout was started with; fault.NotFound when nobody has it any more.
+	Spec(ctx context.Context, id string) (rollout.Spec, error)
 	// Index calls read with the index of a rollout's trace; fault.NotFound when there is none. read may be called
 	// again, and must not use the index afterwards.
 	Index(ctx context.Context, id string, read func(*traceindex.Index) error) error
@@ -85,6 +87,14 @@ func (o owned) State(ctx context.Context, id string) (rollout.State, error) {
 	}
 
 	return o.all.State(ctx, id)
+}
+
+func (o owned) Spec(ctx context.Context, id string) (rollout.Spec, error) {
+	if err := o.check(ctx, id); err != nil {
+		return rollout.Spec{}, err
+	}
+
+	return o.all.Spec(ctx, id)
 }
 
 func (o owned) Wait(ctx context.Context, id string) (rollout.Result, error) {

@@ -67,6 +67,10 @@ func selectionOf(q url.Values) (rollout.Filter, error) {
 		Outcome: rollout.Outcome(q.Get("outcome")), IDPrefix: q.Get("id_prefix"),
 	}
 
+	if ids := q.Get("ids"); ids != "" {
+		f.IDs = strings.Split(ids, ",")
+	}
+
 	return f, errors.Join(
 		readNumber(q, "min_reward", &f.MinReward),
 		readNumber(q, "max_reward", &f.MaxReward),

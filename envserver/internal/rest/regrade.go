@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/go-chi/chi/v5"
+	"github.com/google/uuid"
 
 	"github.com/rolloutd/rolloutd/envserver/internal/api"
 	"github.com/rolloutd/rolloutd/envserver/internal/httpio"
@@ -20,7 +21,7 @@ import (
 // regradeRequest asks for a regrade.
 type regradeRequest struct {
 	rolloutRequest
-	Task      map[string]any `json:"task" required:"true" description:"the task with the verifier as it is now: arguments of start_rollout. Arguments of the agent and the model have no effect"`
+	Task      map[string]any `json:"task" description:"the task with the verifier as it is now: arguments of start_rollout. Arguments of the agent and the model have no effect. Default: the task that the rollout was started with"`
 	Apply     bool           `json:"apply" description:"true: the grade becomes the rollout's, and its group's statistics follow; the first grade stays in grading.before"`
 	RegradeID string         `json:"regrade_id" description:"id chosen by the client (idempotency key), 1 to 16 lower-case letters or digits: a repeated id returns the same regrade"`
 }
@@ -69,7 +70,7 @@ func (a *API) postRegrade(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
-	req, err := a.regradeOf(args)
+	req, err := a.regradeOf(r.Context(), chi.URLParam(r, "id"), args)
 	if err != nil {
 		httpio.WriteRefusal(w, err)
 		return
@@ -84,8 +85,8 @@ func (a *API) postRegrade(w http.ResponseWriter, r *http.Request) {
 	httpio.WriteJSON(w, http.StatusAccepted, regrade)
 }
 
-// regradeOf reads the arguments of a regrade. Its task needs no model.
-func (a *API) regradeOf(args map[string]any) (rollout.RegradeRequest, error) {
+// regradeOf reads the arguments of a regrade of a rollout. Its task needs no model.
+func (a *API) regradeOf(ctx context.Context, rolloutID string, args map[string]any) (rollout.RegradeRequest, error) {
 	for name := range args {
 		if name != "task" && name != "apply" && name != "regrade_id" {
 			return rollout.RegradeRequest{}, fault.Field(name, "there is no such argument: must be task, apply or regrade_id")
@@ -93,7 +94,7 @@ func (a *API) regradeOf(args map[string]any) (rollout.RegradeRequest, error) {
 	}
 
 	given, ok := args["task"].(map[string]any)
-	if !ok {
+	if !ok && args["task"] != nil {
 		return rollout.RegradeRequest{}, fault.Field("task", "must be an object with arguments of start_rollout")
 	}
 
@@ -107,6 +108,22 @@ func (a *API) regradeOf(args map[string]any) (rollout.RegradeRequest, error) {
 		return rollout.RegradeRequest{}, fault.Field("regrade_id", "must be a string")
 	}
 
+	if id == "" {
+		random := strings.ReplaceAll(uuid.NewString(), "-", "")
+		id = random[:16]
+	}
+
+	spec, err := a.regradedTask(ctx, rolloutID, given)
+
+	return rollout.RegradeRequest{ID: id, Task: spec, Apply: apply}, err
+}
+
+// regradedTask is the task of a regrade; given nil: the one that the rollout was started with.
+func (a *API) regradedTask(ctx context.Context, rolloutID string, given map[string]any) (rollout.Spec, error) {
+	if given == nil {
+		return a.Rollouts.Spec(ctx, rolloutID)
+	}
+
 	task := maps.Clone(given)
 	for _, ofRollout := range []string{"rollout_id", "react", "endpoint", "base_url", "model_key", "api_key"} {
 		delete(task, ofRollout)
@@ -114,14 +131,7 @@ func (a *API) regradeOf(args map[string]any) (rollout.RegradeRequest, error) {
 
 	task["agent"] = rollout.AgentNop
 
-	spec, err := a.Env.Tools.Spec(task)
-	if id == "" {
-		// its id is random
-		id = strings.ReplaceAll(spec.ID, "-", "")
-		id = id[max(0, len(id)-16):]
-	}
-
-	return rollout.RegradeRequest{ID: id, Task: spec, Apply: apply}, err
+	return a.Env.Tools.Spec(task)
 }
 
 func (a *API) listRegrades(w http.ResponseWriter, r *http.Request) {

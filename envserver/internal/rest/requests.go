@@ -34,6 +34,7 @@ type selectRequest struct {
 	Agent       string  `query:"agent" description:"only rollouts that have ended"`
 	Endpoint    string  `query:"endpoint" description:"name of a model endpoint, or its host and port; only rollouts that have ended"`
 	IDPrefix    string  `query:"id_prefix" description:"begin of the ids"`
+	IDs         string  `query:"ids" description:"ids with commas, at most 100: these rollouts alone; only rollouts that have ended"`
 	MinReward   float64 `query:"min_reward" description:"least reward; a rollout without a reward is not listed"`
 	MaxReward   float64 `query:"max_reward" description:"greatest reward; a rollout without a reward is not listed"`
 	MinTurns    int     `query:"min_turns" minimum:"0" description:"least number of turns of the last attempt; only rollouts that have ended"`

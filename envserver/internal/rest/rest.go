@@ -146,6 +146,7 @@ func (a *API) Routes() []api.Route {
 
 	all = slices.Concat(
 		all,
+		[]api.Route{a.againRoute()},
 		a.turnRoutes(),
 		a.groupRoutes(),
 		a.deliveryRoutes(),

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/rolloutd/rolloutd/internal/rollout"
@@ -43,6 +44,7 @@ func queryOf(f rollout.Filter) url.Values {
 		"cursor":   f.Cursor,
 
 		"id_prefix": f.IDPrefix,
+		"ids":       strings.Join(f.IDs, ","),
 	} {
 		if value != "" {
 			q.Set(name, value)

@@ -7,7 +7,9 @@ import (
 	"slices"
 	"time"
 
+	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
+	historypb "go.temporal.io/api/history/v1"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
@@ -149,6 +151,25 @@ func (c *Client) start(ctx context.Context, spec rollout.Spec) (rollout.State, e
 		Phase:     rollout.PhaseQueued,
 		StartedAt: time.Now(),
 	}, nil
+}
+
+// Spec returns what a rollout was started with, from its history; fault.NotFound when Temporal has it no more.
+func (c *Client) Spec(ctx context.Context, id string) (spec rollout.Spec, err error) {
+	var input *commonpb.Payloads
+
+	err = c.eachEvent(ctx, rollout.WorkflowID(id), func(e *historypb.HistoryEvent) bool {
+		input = e.GetWorkflowExecutionStartedEventAttributes().GetInput()
+		return false
+	})
+	if fault.Is(err, fault.NotFound) {
+		return spec, fault.New(fault.NotFound, "the task of rollout %q is not known: Temporal has no history of it", id)
+	}
+
+	if err == nil {
+		err = fault.Wrap(fault.Internal, c.payloads.FromPayloads(input, &spec), "input of rollout %q", id)
+	}
+
+	return spec, err
 }
 
 // byReference moves the task's files to the store: they may be larger than a workflow's input, and every

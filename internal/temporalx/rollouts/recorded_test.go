@@ -123,6 +123,28 @@ func TestRecordedState(t *testing.T) {
 	require.Equal(t, "s1", s.SessionID)
 }
 
+// A rollout is started again from what its history has: with its files, which are in the store.
+func TestSpecIsStartedAgain(t *testing.T) {
+	t.Parallel()
+	rc, f, _ := newClient(t)
+
+	first := spec("r1")
+	first.Task.FilesRef = &rollout.Ref{Key: "tasks/x", Size: 3}
+	h := script{t: t}
+	h.started(first)
+	h.begun()
+	f.events, f.length = h.events, len(h.events)
+
+	got, err := rc.Spec(t.Context(), "r1")
+	require.NoError(t, err)
+	require.Equal(t, first, got)
+
+	got.ID = "r2"
+	_, err = rc.Start(t.Context(), got)
+	require.NoError(t, err)
+	require.Equal(t, first.Task, f.workflows[rollout.WorkflowID("r2")].spec.Task)
+}
+
 // If no worker answers for a group or a producer that has begun, its state is unknown, and not that of a
 // new one. One that waits for its first worker has the state with which it begins.
 func TestStateWithoutAnAnswer(t *testing.T) {

@@ -1,6 +1,7 @@
 // Selects the page and asks for the token.
 import { onTokenWanted, useToken } from "./api.js";
 import { $, complain, show } from "./dom.js";
+import { pair } from "./compare.js";
 import * as groups from "./groups.js";
 import * as keep from "./keep.js";
 import { keys } from "./keys.js";
@@ -12,12 +13,13 @@ import { place } from "./saved.js";
 
 const pages = {
   playground: () => playground(), rollouts: (_, query) => rollouts.list(query), rollout: (id, query) => rollout.rollout(id, query),
-  groups: () => groups.list(), group: (id) => groups.group(id), producers: () => producers.list(), producer: (id) => producers.producer(id),
+  groups: () => groups.list(), group: (id) => groups.group(id), producers: () => producers.list(), producer: (id) => producers.producer(id), compare: (ids) => pair(ids),
 };
 
 function where() {
   const [path, query] = location.hash.replace(/^#\//, "").split("?");
   const [page, id] = path.split("/");
+  if (page === "compare" && id) return [page, decodeURIComponent(id)];
   if (!["rollouts", "groups", "producers"].includes(page)) return ["playground"];
   return [id ? page.slice(0, -1) : page, id && decodeURIComponent(id), new URLSearchParams(query)];
 }
@@ -31,7 +33,7 @@ async function open() {
   document.title = `${id ?? page[0].toUpperCase() + page.slice(1)} – rolloutd`;
   for (const name of Object.keys(pages)) show(name, name === page);
   for (const link of document.querySelectorAll("nav a")) {
-    const here = link.getAttribute("href") === (page === "playground" ? "#/" : `#/${page.replace(/s?$/, "s")}`);
+    const here = link.getAttribute("href") === (page === "playground" ? "#/" : `#/${page === "compare" ? "rollouts" : page.replace(/s?$/, "s")}`);
     if (here) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }

@@ -1,6 +1,16 @@
 // Two rollouts of a group side by side, from the first turn in which they differ.
-import { complain, el, reveal } from "./dom.js";
+import { get } from "./api.js";
+import { $, complain, el, reveal } from "./dom.js";
 import { transcript } from "./transcript.js";
+
+/** pair shows the page of two rollouts side by side. */
+export async function pair(ids) {
+  const members = await Promise.all(ids.split(",").slice(0, 2).map((id) => get("rollouts/" + encodeURIComponent(id))));
+  const form = compare(members);
+  $("compare").replaceChildren(el("h2", { id: "compare-title" }, "Compare"), form ?? el("p", {}, "Two rollouts that have ended can be compared."));
+  form?.querySelector("h2").remove();
+  form?.querySelector("button").click();
+}
 
 /** compare returns a form that selects two of the members that have ended, and shows their conversations. */
 export function compare(members) {

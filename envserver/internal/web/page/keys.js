@@ -1,5 +1,6 @@
 // Keys: j and k go through turns or rows, / searches, digits open tabs, ? shows this list.
 import { $, el } from "./dom.js";
+import { place } from "./saved.js";
 
 const help = [["j, k", "next and previous turn, or row of a list"], ["Enter", "open the row"], ["/", "search the transcript, or filter the list"], ["1 … 7", "open a tab"], ["g", "back to the list"], ["?", "this list"], ["Esc", "close"]];
 
@@ -9,7 +10,7 @@ export function keys() {
   document.body.append(dialog);
   addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest?.("input, textarea, select, dialog")) return;
-    const act = { j: () => step(1), k: () => step(-1), "/": find, "?": () => dialog.showModal(), g: () => (location.hash = "#/rollouts") }[event.key] ?? (/^[1-9]$/.test(event.key) ? () => tab(Number(event.key)) : null);
+    const act = { j: () => step(1), k: () => step(-1), "/": find, "?": () => dialog.showModal(), g: () => (location.hash = place ?? "#/rollouts") }[event.key] ?? (/^[1-9]$/.test(event.key) ? () => tab(Number(event.key)) : null);
     if (!act) return;
     event.preventDefault();
     act();

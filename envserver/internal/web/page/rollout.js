@@ -1,5 +1,6 @@
 // One rollout: on the left its conversation, on the right tabs with everything else.
-import { ask, events, get, post } from "./api.js";
+import { abort, again as startAgain, button, gradable, regrade, sure } from "./acts.js";
+import { ask, download, events, get } from "./api.js";
 import { calls } from "./calls.js";
 import { painter } from "./code.js";
 import { $, complain, el, facts, pretty, reveal, seconds } from "./dom.js";
@@ -33,8 +34,22 @@ export async function rollout(id, query) {
   let state = await get(path);
   let head = null; // of the result, when the rollout has ended
 
-  // The button is not redrawn, so that no click is lost.
-  const abort = el("button", { type: "button", hidden: true, click: () => end(abort, path) }, "Abort");
+  // The buttons are not redrawn, so that no click is lost.
+  const fail = (error) => complain(error.message);
+  const said = el("p", { role: "status" });
+  const acts = {
+    abort: button("Abort", () => abort(id), fail, { hidden: true }),
+    again: button("Run again", async () => {
+      if (await sure("Start a rollout with the same task, agent, model and limits?", "Run")) location.hash = "#/rollouts/" + (await startAgain(id)).rollout_id;
+    }, fail, { hidden: true }),
+    regrade: button("Grade again", () => gradeAgain(state, said, fail), fail, { hidden: true }),
+    command: button("Copy command", async () => {
+      const command = `rolloutd run --again ${id} --server ${new URL("..", location.href).href.replace(/\/$/, "")}`;
+      const copied = await navigator.clipboard?.writeText(command).then(() => true, () => false);
+      said.replaceChildren(copied ? "Copied: " : "Copy this: ", el("code", {}, command));
+    }, fail, { hidden: Boolean(savedPlace) }),
+  };
+  const links = el("span", { class: "row" });
   const summary = el("div", { class: "summary" });
   const log = el("ol", { class: "log" });
   const left = transcript(path, { onTurns: () => redraw("timeline", "calls"), onShow: (turn) => openTokens({ turn }), onTurn: (turn) => openTurn(turn) });
@@ -80,10 +95,13 @@ export async function rollout(id, query) {
 
   const swap = el("button", { type: "button", class: "swap", click: () => (swap.textContent = panes.classList.toggle("right-only") ? "Show the transcript" : "Show the details") }, "Show the details");
   const panes = el("div", { class: "panes" }, el("div", { class: "left" }, search(left.node), left.node), el("aside", { class: "right", "aria-label": "Details" }, right.node));
-  $("rollout").replaceChildren(el("div", { class: "head" }, el("h2", { id: "rollout-title" }, id), abort, swap), summary, panes);
+  $("rollout").replaceChildren(el("div", { class: "head" }, el("h2", { id: "rollout-title" }, id), links, Object.values(acts), swap), said, summary, panes);
+  temporal(id, links);
 
   const draw = () => {
-    abort.hidden = state.phase === "done";
+    acts.abort.hidden = state.phase === "done";
+    acts.again.hidden = state.phase !== "done" || Boolean(savedPlace);
+    acts.regrade.hidden = !gradable(state) || Boolean(savedPlace);
     summary.replaceChildren(...standing(state, head, left.turns), stepList(head?.steps ?? [], openStep) ?? "");
   };
   const refresh = async () => {
@@ -134,10 +152,24 @@ export async function rollout(id, query) {
   redraw("timeline");
 }
 
-async function end(button, path) {
-  button.disabled = true;
-  await post(path + "/abort", { reason: "abort requested on the web page" }).catch((error) => complain(error.message));
-  button.disabled = false;
+// temporal adds a link to the rollout's workflow, if the server knows a UI of Temporal.
+async function temporal(id, links) {
+  const { temporal_ui: ui } = savedPlace ? {} : await get("web/settings").catch(() => ({}));
+  if (ui && /^https?:/.test(ui)) links.append(el("a", { href: ui + encodeURIComponent("rollout-" + id), target: "_blank", rel: "noopener noreferrer" }, "Workflow"));
+}
+
+// gradeAgain shows another grade of the rollout, and offers to make it its own.
+async function gradeAgain(state, said, fail) {
+  said.replaceChildren("The verifier runs …");
+  const id = state.rollout_id;
+  const grade = await regrade(id).catch((error) => said.replaceChildren() ?? Promise.reject(error));
+  const same = (grade.reward ?? null) === (state.reward ?? null);
+  const text = grade.error || `Graded again: reward ${grade.reward ?? "none"}${same ? ", as before" : `, was ${state.reward ?? "none"}`}. ${grade.grading?.why ?? ""}`;
+  const apply = button("Make it the grade", async () => {
+    const applied = await regrade(id, true);
+    said.replaceChildren(applied.applied ? "It is the rollout's grade now. Load the page again to see it." : `It is not the grade: ${visible(applied.not_applied ?? applied.error ?? "")}`);
+  }, fail);
+  said.replaceChildren(visible(text), " ", grade.error || same || typeof grade.reward !== "number" ? "" : apply);
 }
 
 // standing is the header: outcome and why, and the facts.
@@ -213,22 +245,9 @@ const logs = (path) => el("div", {}, ["agent", "verifier", "proxy", "network"].m
 
 // data has the downloads and the head of the result.
 function data(path, head) {
-  const save = (name, from) => el("button", { type: "button", click: (event) => download(event.target, from, `${head.rollout_id}-${name}`) }, name);
+  const save = (name, from) => button(name, () => download(from, `${head.rollout_id}-${name}`), (error) => complain(error.message));
   return el("div", {},
     facts([["Rollout type", head.rollout_type], ["Capture", head.capture_level], ["Trained", head.untrained ? visible(head.untrained) : "yes"], ["Digest of the trace", head.digest]]),
     savedPlace ? null : el("div", { class: "row" }, save("page.html", path + "/page"), save("result.json", path + "/result"), save("trace.jsonl", path + "/trace"), save("sequences.jsonl", path + "/trajectory"), save("atif.json", path + "/trace?format=atif"), save("turns.npz", path + "/trace?format=npz")),
     el("h3", {}, "Result without its model calls and files"), block(pretty(head), { className: "file", paint: painter("x.json") }));
-}
-
-// download saves an answer as a file; a link could not carry the token.
-async function download(button, path, name) {
-  button.disabled = true;
-  try {
-    const url = URL.createObjectURL(await (await ask(path)).blob());
-    el("a", { href: url, download: name }).click();
-    URL.revokeObjectURL(url);
-  } catch (error) {
-    complain(error.message);
-  }
-  button.disabled = false;
 }

@@ -5,6 +5,8 @@ import { histograms } from "./counts.js";
 import { $, complain, el, show, table } from "./dom.js";
 import { chips, fill, read } from "./filters.js";
 import { keep } from "./keep.js";
+import { place as savedPlace } from "./saved.js";
+import * as selection from "./selection.js";
 
 const ofPage = ["sort", "columns"]; // of the address, and no filters
 
@@ -19,6 +21,10 @@ export async function list(query) {
   address = query;
   [pages, drawn, counted] = [1, "", ""];
   fill(address);
+  selection.follow(() => {
+    drawn = "";
+    again();
+  });
   $("chips").replaceChildren(...chips(address, select));
   $("columns").replaceChildren(chooser(address, (columns) => {
     place("columns", columns);
@@ -88,10 +94,15 @@ function drawTable(rows) {
   const focused = document.activeElement?.dataset.focus;
   const columns = shown(address);
   const heads = columns.map(({ name, key, number }) => {
-    const head = key ? el("button", { type: "button", class: "sort", "data-focus": "sort " + key, "data-sort": key, click: () => sortBy(key) }, name) : name;
+    const head = key && !savedPlace ? el("button", { type: "button", class: "sort", "data-focus": "sort " + key, "data-sort": key, click: () => sortBy(key) }, name) : name;
     return number ? { number: head } : head;
   });
-  $("list").replaceChildren(...table(heads, rows.map((r) => columns.map(({ number, cell }) => (number ? { number: cell(r) } : cell(r))))));
+  const cells = rows.map((r) => columns.map(({ number, cell }) => (number ? { number: cell(r) } : cell(r))));
+  if (!savedPlace) {
+    heads.unshift(selection.allBox(rows));
+    cells.forEach((row, i) => row.unshift(selection.box(rows[i])));
+  }
+  $("list").replaceChildren(...table(heads, cells));
   for (const a of $("list").querySelectorAll("tbody a")) a.dataset.focus = a.hash;
   const order = address.get("sort") ?? "";
   const chosen = $("list").querySelector(`[data-sort="${CSS.escape(order.replace("-", ""))}"]`);
@@ -125,7 +136,7 @@ async function count(rows, unindexed) {
   const now = JSON.stringify([String(query), unindexed, rows.map((r) => [r.rollout_id, r.outcome])]);
   if (now === counted) return;
   counted = now;
-  const counts = query.get("status") === "running" ? null : await get("counts?" + query).catch(() => null);
+  const counts = savedPlace || query.get("status") === "running" ? null : await get("counts?" + query).catch(() => null);
   if (now !== counted) return; // the list is another one by now
   $("counts").replaceChildren(...(counts?.rollouts ? histograms(counts, (filters) => select(new URLSearchParams({ ...Object.fromEntries(address), ...filters }))) : []));
   $("total").replaceChildren(...total(counts, unindexed));
