@@ -189,13 +189,13 @@ func TestPageOfSelectedRollouts(t *testing.T) {
 	b.saveScreenshot("selection")
 	click("Run 2 rollouts again")
 	click("Run")
-	b.eventually(`document.querySelectorAll("#selection li a").length === 2`)
+	b.eventually(`document.querySelectorAll("#selection p a").length === 2`)
 	require.Equal(t, 10, r.fake.count())
 
 	// the one whose verifier failed may be graded, too
 	click("Grade 2 rollouts again")
-	b.waitForText("#selection ul", "math-0-0: reward 1, was 0")
-	b.waitForText("#selection ul", "math-1-1: reward 1, was none")
+	b.waitForText("#selection div", "math-0-0: reward 1, was 0")
+	b.waitForText("#selection div", "math-1-1: reward 1, was none")
 	b.saveScreenshot("selection-graded")
 	b.requireReadable("selection")
 

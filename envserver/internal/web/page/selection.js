@@ -61,13 +61,13 @@ function draw() {
 }
 
 const count = (all) => (all.length === 1 ? "one rollout" : all.length + " rollouts");
-const done = el("ul", { role: "status" });
+const done = el("div", { role: "status" });
 
 // each does something with one rollout after the other, and shows what came of it.
 async function each(all, act) {
   done.replaceChildren();
   for (const r of all) {
-    const line = el("li", {}, r.rollout_id + ": ", el("span", { class: "quiet" }, "…"));
+    const line = el("p", {}, r.rollout_id + ": ", el("span", { class: "quiet" }, "…"));
     done.append(line);
     line.lastChild.replaceWith(await act(r).then((what) => el("span", {}, what), (error) => el("span", { class: "bad" }, error.message)));
   }
