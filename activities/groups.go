@@ -2,6 +2,7 @@ package activities
 
 import (
 	"context"
+	"time"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/producer"
@@ -15,10 +16,35 @@ type Groups interface {
 	Group(ctx context.Context, id string) (rollout.GroupState, error)
 }
 
-// LoadTask reads one task of a stored set.
+// LoadTask reads one task of a stored set, and keeps the set and the task's files from being deleted as unused.
 func (a *Activities) LoadTask(ctx context.Context, ref rollout.TaskRef) (rollout.Spec, error) {
-	return a.o.Store.Task(ctx, ref)
+	spec, err := a.o.Store.Task(ctx, ref)
+	if err != nil {
+		return spec, err
+	}
+
+	used := []string{ref.Set.Key}
+
+	for _, files := range []*rollout.Ref{spec.Task.FilesRef, spec.Task.Verifier.FilesRef} {
+		if files != nil {
+			used = append(used, files.Key)
+		}
+	}
+
+	ctx, cancel := context.WithTimeout(ctx, renewTime)
+	defer cancel()
+
+	for _, key := range used {
+		if err := a.o.Store.Renew(ctx, key); err != nil {
+			a.log.WarnContext(ctx, "task files were not renewed; the next rollout of the task does it", "key", key, "error", err)
+		}
+	}
+
+	return spec, nil
 }
+
+// renewTime bounds the time in which LoadTask renews files. They are needed for months after it fails.
+const renewTime = 5 * time.Second
 
 // StoreProducer writes the final state of a producer. A retry writes the same again.
 func (a *Activities) StoreProducer(ctx context.Context, p producer.State) error {

@@ -3,12 +3,16 @@ package activities_test
 import (
 	"context"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/rolloutd/rolloutd/activities"
 	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/store"
 )
 
 // oneGroup has a finished group of alice under every id.
@@ -29,5 +33,38 @@ func TestGroupOfAnotherOwnerIsLost(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, reports, 1)
 		require.Equal(t, lost, reports[0].Lost, owner)
+	}
+}
+
+// A set and its task's files, of which a group begins, do not look unused, and a group begins without files that are lost.
+func TestLoadTaskRenewsFiles(t *testing.T) {
+	t.Parallel()
+
+	dir := t.TempDir()
+	st, err := store.Open(t.Context(), dir)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, st.Close()) })
+
+	files, err := st.PutFiles(t.Context(), map[string]string{"a": "x"})
+	require.NoError(t, err)
+
+	spec := rollout.Spec{Task: rollout.Task{FilesRef: &files, Verifier: rollout.Verifier{FilesRef: &rollout.Ref{Key: "tasks/lost.tar"}}}}
+	set, err := st.PutTasks(t.Context(), func(yield func(rollout.Spec, error) bool) { yield(spec, nil) })
+	require.NoError(t, err)
+
+	old := time.Now().Add(-100 * 24 * time.Hour)
+	for _, key := range []string{set.Key, files.Key} {
+		require.NoError(t, os.Chtimes(filepath.Join(dir, key), old, old))
+	}
+
+	acts := activities.New(activities.Options{Store: st})
+	got, err := acts.LoadTask(t.Context(), rollout.TaskRef{Set: set})
+	require.NoError(t, err)
+	require.Equal(t, files.Key, got.Task.FilesRef.Key)
+
+	for _, key := range []string{set.Key, files.Key} {
+		about, err := os.Stat(filepath.Join(dir, key))
+		require.NoError(t, err)
+		require.Less(t, time.Since(about.ModTime()), time.Hour, key)
 	}
 }

@@ -98,7 +98,8 @@ func storePruneCommand(s std) *cobra.Command {
 		Long: "Prune deletes results, traces, transcripts, logs and workspaces of rollouts to which nothing was written for\n" +
 			"--older-than, oldest first. It keeps rollouts without a result, those that rolloutd keep pins, and those of groups\n" +
 			"that run, that a sink has not acknowledged, or whose producer may run. What a trainer fetches by itself is\n" +
-			"acknowledged by nobody: choose an age that it does not reach.",
+			"acknowledged by nobody: choose an age that it does not reach. Without --outcome it also deletes records of groups,\n" +
+			"producers, deliveries and hosts of that age that no rollout needs, and task files that were not used for 120 days.",
 	}
 	f.register(cmd)
 	cmd.Flags().StringVar(&older, "older-than", "", "age from which rollouts may be deleted, such as 30d or 36h; required")
@@ -136,7 +137,7 @@ func prune(ctx context.Context, s std, p retention.Pruner, remove bool) error {
 	cli.StorePlan(s.out, plan)
 
 	if !remove {
-		if len(plan.Delete) > 0 {
+		if len(plan.Delete)+len(plan.Records) > 0 {
 			fmt.Fprintln(s.out, "nothing is deleted without --delete")
 		}
 

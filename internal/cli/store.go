@@ -43,6 +43,11 @@ func StorePlan(w io.Writer, p retention.Plan) {
 		fmt.Fprintf(w, "  %d %s\n", outcomes[name], name)
 	}
 
+	records := p.RecordsByKind()
+	for _, kind := range slices.Sorted(maps.Keys(records)) {
+		fmt.Fprintf(w, "delete %d unused of: %s\n", records[kind], kind)
+	}
+
 	for _, reason := range slices.Sorted(maps.Keys(p.Kept)) {
 		fmt.Fprintf(w, "keep %d rollouts %s\n", p.Kept[reason], reason)
 	}

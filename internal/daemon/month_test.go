@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/config"
 	"github.com/rolloutd/rolloutd/internal/daemon"
 	hostimages "github.com/rolloutd/rolloutd/internal/daemon/images"
+	"github.com/rolloutd/rolloutd/internal/delivery"
 	"github.com/rolloutd/rolloutd/internal/image"
 	"github.com/rolloutd/rolloutd/internal/retention"
 	"github.com/rolloutd/rolloutd/internal/rollout"
@@ -67,6 +69,16 @@ func TestMonth(t *testing.T) {
 	require.Less(t, m.size("search.db"), int64(2<<20))
 	require.FileExists(t, filepath.Join(m.cfg.StoreURL(), store.ResultKey("r0-0")))
 
+	require.Equal(t, 7, m.files("store/groups"), "the records of a group go with its rollouts")
+	require.Equal(t, 7, m.files("store/deliveries"))
+	require.Equal(t, 7, m.files("store/producers"))
+	require.Equal(t, 7, m.files("store/hosts"))
+	require.Equal(t, 30, m.files("store/tasks"))
+
+	m.pass(110 * aDay)
+	require.NoError(t, daemon.Tidy(t.Context(), m.cfg, m.store))
+	require.Equal(t, 9, m.files("store/tasks"), "task files go when they were not used for 120 days")
+
 	_, err := m.images.Find("day0")
 	require.NoError(t, err)
 	_, err = m.images.Find("day1")
@@ -101,7 +113,7 @@ const (
 )
 
 // perDay is what a day of use writes beside the index, in bytes, without what is small.
-func (m *month) perDay() int64 { return (2*rolloutsOfDay + 2) * partBytes }
+func (m *month) perDay() int64 { return (2*(rolloutsOfDay+1) + 2) * partBytes }
 
 // use is what a day writes.
 func (m *month) use(day int) {
@@ -110,6 +122,8 @@ func (m *month) use(day int) {
 	for n := range rolloutsOfDay {
 		m.end(fmt.Sprintf("r%d-%d", day, n), day)
 	}
+
+	m.record(day)
 
 	root := m.TempDir()
 	require.NoError(m, os.WriteFile(filepath.Join(root, "file"), noise(), 0o600))
@@ -124,6 +138,39 @@ func (m *month) use(day int) {
 
 	session := store.Sessions{Store: m.store}
 	require.NoError(m, session.Save(m.Context(), fmt.Sprintf("session%d", day), []byte("{}")))
+}
+
+// record writes what a day leaves beside its rollouts: a delivered group of a producer that has ended, a host that went,
+// and the files of a task.
+func (m *month) record(day int) {
+	m.Helper()
+
+	producerID := fmt.Sprintf("p%d", day)
+	now := time.Now()
+	g := rollout.GroupState{ID: producerID + "-1", Outcome: rollout.GroupComplete, FinishedAt: &now}
+	m.end(rollout.MemberID(g.ID, 0, 0), day)
+	require.NoError(m, m.store.PutJSON(m.Context(), store.GroupKey(g.ID), g))
+	require.NoError(m, m.store.PutJSON(m.Context(), store.ProducerKey(producerID), struct{}{}))
+
+	group := delivery.Group{ID: g.ID, Key: g.Key(), FinishedAt: now}
+	box := delivery.Outbox{Store: m.store}
+	d, err := box.Begin(m.Context(), "sink", group, now)
+	require.NoError(m, err)
+
+	d.State = rollout.DeliveryDelivered
+	require.NoError(m, box.Save(m.Context(), d, group))
+	require.NoError(m, m.store.PutHost(m.Context(), store.HostRecord{ID: fmt.Sprintf("host%d", day)}))
+
+	_, err = m.store.PutFiles(m.Context(), map[string]string{"day": strconv.Itoa(day)})
+	require.NoError(m, err)
+}
+
+// files is the number of files below a path of the data folder.
+func (m *month) files(path string) (n int) {
+	m.Helper()
+	m.each(path, func(string, fs.FileInfo) { n++ })
+
+	return n
 }
 
 // end stores what an ended rollout leaves: a workspace, a log and a result whose error has words of its own.

@@ -24,7 +24,7 @@ const rolloutsFolder = "rollouts"
 type Policy struct {
 	// OlderThan is the least time since the last write of a rollout.
 	OlderThan time.Duration
-	// Outcomes are the outcomes of rollouts that may be deleted; none: all.
+	// Outcomes are the outcomes of rollouts that may be deleted; none: all, and records that nothing refers to.
 	Outcomes []rollout.Outcome
 	// MaxBytes keeps the newest rollouts with which the store holds at most so much; 0: age decides alone.
 	MaxBytes int64
@@ -85,6 +85,9 @@ type Plan struct {
 	Delete []Rollout
 	Kept   map[Reason]int
 
+	// what belongs to no rollout and nothing refers to
+	Records []store.Blob
+
 	// of the whole store, before
 	Bytes int64
 }
@@ -95,10 +98,24 @@ func (p Plan) Freed() (sum int64) {
 		sum += r.Bytes
 	}
 
+	for _, b := range p.Records {
+		sum += b.Size
+	}
+
 	return sum
 }
 
-// Pruner deletes rollouts of a store by a policy. Several may run at once.
+// RecordsByKind are the numbers of Records by what they are, as in Usage.
+func (p Plan) RecordsByKind() map[string]int {
+	kinds := map[string]int{}
+	for _, b := range p.Records {
+		kinds[kindOf(b.Key)]++
+	}
+
+	return kinds
+}
+
+// Pruner deletes rollouts of a store by a policy, and with a policy for all outcomes what they leave without use. Several may run at once.
 type Pruner struct {
 	Store  *store.Store
 	Policy Policy
@@ -112,7 +129,7 @@ func (p Pruner) Plan(ctx context.Context) (Plan, error) {
 		return plan, err
 	}
 
-	all, total, err := p.rollouts(ctx)
+	all, others, total, err := p.blobs(ctx)
 	if err != nil {
 		return plan, err
 	}
@@ -124,19 +141,22 @@ func (p Pruner) Plan(ctx context.Context) (Plan, error) {
 		return plan, err
 	}
 
-	for _, r := range all {
-		if p.Policy.MaxBytes > 0 && total <= p.Policy.MaxBytes {
-			plan.Kept[Fits]++
-			continue
-		}
+	var left []string
 
-		reason, err := p.keeps(ctx, &r, groups)
-		if err != nil {
-			return plan, err
+	for _, r := range all {
+		reason := Fits
+
+		if !p.Policy.fits(total) {
+			if reason, err = p.keeps(ctx, &r, groups); err != nil {
+				return plan, err
+			}
 		}
 
 		if reason != "" {
 			plan.Kept[reason]++
+
+			left = append(left, r.ID)
+
 			continue
 		}
 
@@ -144,22 +164,30 @@ func (p Pruner) Plan(ctx context.Context) (Plan, error) {
 		total -= r.Bytes
 	}
 
-	return plan, nil
+	if len(p.Policy.Outcomes) == 0 && !p.Policy.fits(total) {
+		plan.Records, err = p.records(ctx, others, left, groups)
+	}
+
+	return plan, err
 }
 
-// rollouts lists all rollouts of the store, oldest first, and the size of the whole store.
-func (p Pruner) rollouts(ctx context.Context) (all []Rollout, total int64, err error) {
+// fits reports whether a store of so many bytes is small enough.
+func (p Policy) fits(total int64) bool { return p.MaxBytes > 0 && total <= p.MaxBytes }
+
+// blobs lists all rollouts of the store, oldest first, the blobs that belong to none, and the size of the whole store.
+func (p Pruner) blobs(ctx context.Context) (all []Rollout, others []store.Blob, total int64, err error) {
 	byID := map[string]*Rollout{}
 
 	for b, err := range p.Store.Blobs(ctx, "") {
 		if err != nil {
-			return nil, 0, err
+			return nil, nil, 0, err
 		}
 
 		total += b.Size
 
 		id, ofRollout := idOf(b.Key)
 		if !ofRollout {
+			others = append(others, b)
 			continue
 		}
 
@@ -183,7 +211,7 @@ func (p Pruner) rollouts(ctx context.Context) (all []Rollout, total int64, err e
 		return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.ID, b.ID))
 	})
 
-	return all, total, nil
+	return all, others, total, nil
 }
 
 // idOf returns the id of the rollout that a blob belongs to.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 
+	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/store"
 )
 
@@ -19,6 +20,12 @@ func (p Pruner) Prune(ctx context.Context, plan Plan) (deleted int, err error) {
 
 		if done {
 			deleted++
+		}
+	}
+
+	for _, b := range plan.Records {
+		if err := p.deleteRecord(ctx, b); err != nil {
+			return deleted, err
 		}
 	}
 
@@ -73,7 +80,7 @@ func IDs(ctx context.Context, s *store.Store, begin string) (ids []string, err e
 			return nil, err
 		}
 
-		if end := strings.LastIndex(id, "-"); end < 0 || !groups[id[:end]] {
+		if group, _ := rollout.GroupOfMember(id); !groups[group] {
 			ids = append(ids, id)
 		}
 	}

@@ -407,3 +407,72 @@ func TestIDs(t *testing.T) {
 		require.Equal(t, want, got, begin)
 	}
 }
+
+// A record goes when it is old and nothing refers to it: neither a rollout that stays, nor a group, a delivery or a
+// producer of one.
+func TestRecords(t *testing.T) {
+	t.Parallel()
+
+	d := newDeployment(t)
+	for group, age := range map[string]time.Duration{"gone-1": 40 * day, "living-1": 10 * day, "pinned-1": 40 * day, "open-1": 40 * day} {
+		d.add(t, rollout.MemberID(group, 0, 0), group, rollout.Completed, age)
+
+		state := rollout.DeliveryDelivered
+		if group == "open-1" {
+			state = rollout.DeliveryPending
+		}
+
+		d.deliver(t, d.group(t, group), state)
+
+		id, _, _ := strings.Cut(group, "-")
+		require.NoError(t, d.PutJSON(t.Context(), store.ProducerKey(id), producer.State{}))
+	}
+
+	require.NoError(t, retention.Pin(t.Context(), d.Store, "pinned-1", true))
+	require.NoError(t, d.PutHost(t.Context(), store.HostRecord{ID: "away"}))
+	d.put(t, rollout.TaskFilesKey("month"), []byte("x"))
+	d.put(t, rollout.TaskFilesKey("year"), []byte("x"))
+	d.put(t, rollout.SetKey("year"), []byte("x"))
+
+	for _, folder := range []string{"groups", "deliveries", "producers", "hosts", "tasks"} {
+		d.age(t, folder, 40*day)
+	}
+
+	d.age(t, rollout.TaskFilesKey("year"), 365*day)
+	d.age(t, rollout.SetKey("year"), 365*day)
+	require.NoError(t, d.PutHost(t.Context(), store.HostRecord{ID: "here"}))
+
+	of := func(p retention.Policy) retention.Plan {
+		plan, err := d.pruner(p).Plan(t.Context())
+		require.NoError(t, err)
+
+		return plan
+	}
+
+	require.Empty(t, of(retention.Policy{OlderThan: 30 * day, Outcomes: rollout.Outcomes()}).Records)
+	require.Empty(t, of(retention.Policy{OlderThan: 30 * day, MaxBytes: 1 << 30}).Records)
+
+	plan := of(retention.Policy{OlderThan: 30 * day})
+	require.Equal(t, map[string]int{"groups": 1, "deliveries": 1, "producers": 1, "hosts": 1, "tasks": 1, "tasksets": 1}, plan.RecordsByKind())
+
+	// used since the plan
+	require.NoError(t, d.Renew(t.Context(), rollout.SetKey("year")))
+
+	deleted, err := d.pruner(retention.Policy{OlderThan: 30 * day}).Prune(t.Context(), plan)
+	require.NoError(t, err)
+	require.Equal(t, 1, deleted)
+
+	for key, want := range map[string]bool{
+		store.GroupKey("gone-1"): false, store.GroupKey("living-1"): true, store.GroupKey("pinned-1"): true, store.GroupKey("open-1"): true,
+		store.ProducerKey("gone"): false, store.ProducerKey("living"): true, store.ProducerKey("pinned"): true,
+		store.ProducerKey("open"): true, "hosts/away.json": false, "hosts/here.json": true,
+		rollout.TaskFilesKey("month"): true, rollout.TaskFilesKey("year"): false, rollout.SetKey("year"): true,
+	} {
+		there, err := d.Exists(t.Context(), key)
+		require.NoError(t, err)
+		require.Equal(t, want, there, key)
+	}
+
+	require.NoDirExists(t, filepath.Join(d.dir, "groups", "gone-1"))
+	require.Empty(t, of(retention.Policy{OlderThan: 30 * day}).Records)
+}

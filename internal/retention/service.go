@@ -61,8 +61,11 @@ func (s *Service) Apply(ctx context.Context, now time.Time) error {
 		deleted, err := p.Prune(ctx, plan)
 		s.report.deleted.Add(float64(deleted))
 
-		if deleted > 0 {
-			s.log.InfoContext(ctx, "deleted old rollouts", "rule", i, "rollouts", deleted, "bytes", plan.Freed())
+		if deleted+len(plan.Records) > 0 {
+			s.log.InfoContext(
+				ctx, "deleted old rollouts",
+				"rule", i, "rollouts", deleted, "records", len(plan.Records), "bytes", plan.Freed(),
+			)
 		}
 
 		if err != nil {

@@ -13,10 +13,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// PutFiles stores the files of a task as one archive under its digest, unless it exists. All rollouts of a
+// PutFiles stores the files of a task as one archive under its digest, unless it is there and was written today. All rollouts of a
 // group, and all attempts, share it.
 func (s *Store) PutFiles(ctx context.Context, files map[string]string) (rollout.Ref, error) {
 	return s.PutArchive(ctx, files, nil)
@@ -48,7 +49,7 @@ func (s *Store) PutArchive(ctx context.Context, files, blobs map[string]string) 
 	digest := hex.EncodeToString(sum.Sum(nil))
 
 	ref := rollout.Ref{Key: rollout.TaskFilesKey(digest), Digest: "sha256:" + digest, Size: size.n}
-	if there, err := s.Exists(ctx, ref.Key); err != nil || there {
+	if there, err := s.inUse(ctx, ref.Key); err != nil || there {
 		return ref, err
 	}
 
@@ -151,4 +152,35 @@ type counter struct{ n int64 }
 func (c *counter) Write(p []byte) (int, error) {
 	c.n += int64(len(p))
 	return len(p), nil
+}
+
+// renewAfter is the age at which what rollouts use is written anew, so that what is old is not used.
+const renewAfter = 24 * time.Hour
+
+// inUse reports whether a blob of the store is so young that it need not be written anew.
+func (s *Store) inUse(ctx context.Context, key string) (bool, error) {
+	about, err := s.attributes(ctx, key)
+	if fault.Is(err, fault.NotFound) {
+		return false, nil
+	}
+
+	return err == nil && time.Since(about.ModTime) < renewAfter, err
+}
+
+// Renew writes a blob that is older than a day anew: a rollout uses it. One that does not exist is a fault.NotFound.
+func (s *Store) Renew(ctx context.Context, key string) error {
+	about, err := s.attributes(ctx, key)
+	if err != nil || time.Since(about.ModTime) < renewAfter {
+		return err
+	}
+
+	r, err := s.Reader(ctx, key)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+
+	_, err = s.Put(ctx, key, r)
+
+	return err
 }

@@ -60,3 +60,38 @@ func TestPutFilesOutside(t *testing.T) {
 	_, err := s.PutFiles(t.Context(), map[string]string{"../../etc/passwd": "x"})
 	require.Equal(t, fault.Invalid, fault.KindOf(err))
 }
+
+// What is used is written anew once a day, by those who store it again and by those who renew it.
+func TestUsedFilesStayYoung(t *testing.T) {
+	t.Parallel()
+
+	dir := t.TempDir()
+	s := open(t, dir)
+	put := func() rollout.Ref {
+		ref, err := s.PutFiles(t.Context(), map[string]string{"a": "x"})
+		require.NoError(t, err)
+
+		return ref
+	}
+
+	ref := put()
+	file := filepath.Join(dir, ref.Key)
+
+	for age, renewed := range map[time.Duration]bool{time.Hour: false, 48 * time.Hour: true} {
+		for name, use := range map[string]func(){
+			"put":   func() { put() },
+			"renew": func() { require.NoError(t, s.Renew(t.Context(), ref.Key)) },
+		} {
+			at := time.Now().Add(-age)
+			require.NoError(t, os.Chtimes(file, at, at))
+			use()
+
+			about, err := os.Stat(file)
+			require.NoError(t, err)
+			require.Equal(t, renewed, about.ModTime().Sub(at) > time.Minute, "%s after %s", name, age)
+			require.Equal(t, ref.Size, about.Size())
+		}
+	}
+
+	require.True(t, fault.Is(s.Renew(t.Context(), "tasks/none.tar"), fault.NotFound))
+}

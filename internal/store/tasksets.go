@@ -21,7 +21,7 @@ const (
 )
 
 // PutTasks stores the rollouts of a task set under the digest of all; their files must be in the store. It
-// does not rewrite an existing set. The blob begins with the offset of each task and of the end, 8 bytes
+// does not rewrite a set that was written today. The blob begins with the offset of each task and of the end, 8 bytes
 // each, big-endian, followed by the tasks as JSON.
 func (s *Store) PutTasks(ctx context.Context, tasks iter.Seq2[rollout.Spec, error]) (rollout.SetRef, error) {
 	var (
@@ -62,7 +62,7 @@ func (s *Store) PutTasks(ctx context.Context, tasks iter.Seq2[rollout.Spec, erro
 	sum.Write(text.Bytes())
 
 	ref := rollout.SetRef{Key: rollout.SetKey(hex.EncodeToString(sum.Sum(nil))), Len: len(ends)}
-	if there, err := s.Exists(ctx, ref.Key); err != nil || there {
+	if there, err := s.inUse(ctx, ref.Key); err != nil || there {
 		return ref, err
 	}
 
