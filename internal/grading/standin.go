@@ -13,6 +13,7 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandbox"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 	"github.com/rolloutd/rolloutd/internal/text"
@@ -47,15 +48,24 @@ var startWrappers = []string{"env", "nice", "stdbuf", "timeout"}
 // standIns is the file in which stand-ins note why a program cannot run.
 const standIns = wire.VerifierLogs + "/stand-ins"
 
-// withStandIns puts stand-ins before a script; it is false for one that has none, or looks for programs where the work may
-// have them.
-func withStandIns(script string) (string, bool) {
-	file, err := parsed(script)
-	if err != nil || searchesWork(script) {
+// installers are programs that are given the names of packages.
+var installers = []string{"pip", "pip3", "pipx", "uv", "uvx"}
+
+// bringers are programs that may bring files of the work to the tests, beside those that only make or remove some.
+var bringers = []string{"cp", "dd", "git", "install", "ln", "mv", "rsync", "tar", "tee", "unzip"}
+
+// bringsFiles finds how tests bring files of the work to where they are.
+var bringsFiles = regexp.MustCompile(`shutil|copy|symlink|os\.(link|rename|replace)|sys\.(path|modules)|importlib|exec\(`)
+
+// withStandIns puts stand-ins before the script of a verifier; it is false for one that has none, or looks for programs
+// where the work may have them.
+func withStandIns(v rollout.Verifier) (string, bool) {
+	file, err := parsed(v.Script)
+	if err != nil || searchesWork(v.Script) {
 		return "", false
 	}
 
-	names, wrappers := map[string]bool{}, map[string]bool{}
+	names, wrappers, installs := map[string]bool{}, map[string]bool{}, " "
 
 	syntax.Walk(file, func(n syntax.Node) bool {
 		call, ok := n.(*syntax.CallExpr)
@@ -64,31 +74,90 @@ func withStandIns(script string) (string, bool) {
 		}
 
 		first := call.Args[0].Lit()
-		if !slices.Contains(startWrappers, first) {
-			names[first] = hasStandIn(first)
-			return true
-		}
-
-		wrappers[first] = true
+		names[first] = hasStandIn(first)
+		wrappers[first] = slices.Contains(startWrappers, first)
 
 		for _, word := range call.Args[1:] {
-			names[word.Lit()] = hasStandIn(word.Lit())
+			if wrappers[first] {
+				names[word.Lit()] = hasStandIn(word.Lit())
+			}
+
+			if slices.Contains(installers, first) || moduleOf(call.Args) == "pip" {
+				installs += packageName(textOf(word, v.Script)) + " "
+			}
 		}
 
 		return true
 	})
-	maps.DeleteFunc(names, func(_ string, has bool) bool { return !has })
 
 	var functions strings.Builder
+	fmt.Fprintf(&functions, "__installs='%s' __brings=%s\n", installs, map[bool]string{true: "1"}[brings(v, file)])
+
+	some := define(&functions, "__stand_in", names)
+	define(&functions, "__wrapped", wrappers)
+
+	return standInFunctions + functions.String() + v.Script, some
+}
+
+// define writes functions with these names that call another one with their name, and reports whether there are some.
+func define(functions *strings.Builder, calls string, names map[string]bool) bool {
+	maps.DeleteFunc(names, func(_ string, has bool) bool { return !has })
+
 	for _, name := range slices.Sorted(maps.Keys(names)) {
-		fmt.Fprintf(&functions, "%[1]s() { __stand_in %[1]s \"$@\"; }\n", name)
+		fmt.Fprintf(functions, "%[1]s() { %[2]s %[1]s \"$@\"; }\n", name, calls)
 	}
 
-	for _, name := range slices.Sorted(maps.Keys(wrappers)) {
-		fmt.Fprintf(&functions, "%[1]s() { __wrapped %[1]s \"$@\"; }\n", name)
+	return len(names) > 0
+}
+
+// brings reports whether a verifier may bring files of the work to where its tests are.
+func brings(v rollout.Verifier, script *syntax.File) bool {
+	files, err := v.TestFiles()
+	// of an archive nothing is known
+	found := err != nil || v.FilesRef != nil
+
+	for _, content := range files {
+		found = found || bringsFiles.MatchString(content)
 	}
 
-	return standInFunctions + functions.String() + script, len(names) > 0
+	syntax.Walk(script, func(n syntax.Node) bool {
+		switch n := n.(type) {
+		case *syntax.Redirect:
+			found = found || n.Word != nil && strings.Contains(textOf(n.Word, v.Script), "ests")
+		case *syntax.CallExpr:
+			for _, word := range n.Args {
+				found = found || slices.Contains(bringers, word.Lit())
+			}
+		}
+
+		return true
+	})
+
+	return found
+}
+
+// textOf is a word of a script, without quotes around it.
+func textOf(word *syntax.Word, script string) string {
+	return strings.Trim(script[word.Pos().Offset():word.End().Offset()], `'"`)
+}
+
+// packageNamed finds the name in what an installer is given: name, name==1.0, name[extra]>=2.
+var packageNamed = regexp.MustCompile(`^[A-Za-z0-9._-]+`)
+
+// packageName is the name of a package as that of its module usually is.
+func packageName(word string) string {
+	return strings.ToLower(strings.ReplaceAll(packageNamed.FindString(word), "-", "_"))
+}
+
+// moduleOf is the module that the arguments of Python name; "": none.
+func moduleOf(words []*syntax.Word) string {
+	for n, word := range words[:len(words)-1] {
+		if word.Lit() == "-m" {
+			return words[n+1].Lit()
+		}
+	}
+
+	return ""
 }
 
 func hasStandIn(name string) bool {
@@ -145,7 +214,7 @@ const maxReasons = 600
 
 // checkRunner is the verifier's failure if a program that cannot run decides that the script gives the least reward.
 func (g *Grader) checkRunner(ctx context.Context, job Job, record Record) error {
-	script, ok := withStandIns(job.Verifier.Script)
+	script, ok := withStandIns(job.Verifier)
 	if !ok {
 		return nil
 	}

@@ -1,5 +1,6 @@
 # Functions that take the place of programs in a test script that runs without any work. Where a program cannot run, for a
-# reason that no work can change, its function notes the reason and succeeds.
+# reason that no work can change, its function notes the reason and succeeds. The script may bring files of the work to
+# where its tests are ($__brings), and names what it installs ($__installs).
 
 __notes=/verifier/logs/stand-ins
 export ROLLOUTD_MISSING_MODULES=/verifier/logs/missing-modules
@@ -34,7 +35,7 @@ __line() {
 __usage() {
   local status=$1 err=$2 line word
   shift 2
-  ((status == 4)) && __of_verifier "$@" && line=$(__line 'error: unrecognized arguments: ' "$err") || return 1
+  [[ ! $__brings ]] && ((status == 4)) && __of_verifier "$@" && line=$(__line 'error: unrecognized arguments: ' "$err") || return 1
   for word in "${@:2}"; do
     [[ $word == -* && ${line#*arguments: } == "$word"* ]] && { printf %s "$line"; return 0; }
   done
@@ -50,30 +51,30 @@ __lacks_module() {
     *) line=$(__line "^$found" "${err##*$'\n'}") ;;
   esac || return 1
   [[ $line =~ $found && -r $ROLLOUTD_MISSING_MODULES ]] || return 1
+  [[ ! $__brings || $__installs == *" ${BASH_REMATCH[1],,} "* ]] || return 1
   [[ $'\n'$(< "$ROLLOUTD_MISSING_MODULES")$'\n' == *$'\n'"${BASH_REMATCH[1]}"$'\n'* ]] && printf %s "${line#*Error: }"
 }
 
-# __lacks_file: a file of the verifier's does not exist.
-__lacks_file() {
-  local line
-  line=$(__line "(can't open file|Cannot find module|file or directory not found:) ?.?/(verifier/)?tests/" "$1") &&
-    [[ $line =~ (/verifier)?/tests/[^\'\":]+ && ! -e ${BASH_REMATCH[0]%%::*} ]] && printf %s "$line"
+# __names_work: a word is a path that is not the verifier's.
+__names_work() {
+  local word
+  for word in "$@"; do
+    [[ $word == */* || $word == .* || $word == -r* || $word == -e* ]] && ! (cd / && __of_verifier "$word") && return 0
+  done
+  [[ ${PIP_FIND_LINKS-}${PIP_INDEX_URL-}${UV_FIND_LINKS-} ]]
 }
 
 # __lacks_network: a program cannot fetch what no work can bring.
 __lacks_network() {
-  local status=$1 out=$2 err=$3 name=${4##*/} word
-  shift 4
+  local status=$1 err=$2 name=${3##*/} uv='Failed to fetch|Failed to download|[Cc]ould not connect|dns error|sending request|offline'
+  shift 3
+  __names_work "$@" && [[ $name != curl ]] && return 1
   case $name in
-    uvx | pipx) __line 'Failed to fetch|Failed to download|[Cc]ould not connect|dns error|sending request|offline' "$err" ;;
-    pip*)
-      for word in "$@"; do
-        [[ $word == -r* || $word == -e* || $word == --req* || $word == --edit* || $word == .* || $word == */* ]] && return 1
-      done
-      __line 'No matching distribution found|externally-managed|new connection|name resolution|unreachable' "$err" ;;
+    uvx | pipx) __line "$uv" "$err" ;;
+    pip*) __line 'No matching distribution found|externally-managed|new connection|name resolution|unreachable' "$err" ;;
     apt | apt-get) __line 'Temporary failure resolving|Could not resolve|Unable to locate package|Failed to fetch' "$err" ;;
     curl) ((status == 6)) && __line 'Could not resolve host' "$err" ;;
-    uv) __of_verifier && __line 'Failed to fetch|Failed to download|[Cc]ould not connect|dns error|sending request|offline' "$err" ;;
+    uv) __of_verifier && __line "$uv" "$err" ;;
     npm | npx | pnpm | yarn) __of_verifier && __line '(npm error|npm ERR!|ERR_PNPM|error) .*(EAI_AGAIN|ENOTFOUND|ECONNREFUSED|ENOTCACHED|ENETUNREACH)' "$err" ;;
     *) return 1 ;;
   esac
@@ -83,7 +84,7 @@ __lacks_network() {
 __lacks_project() {
   local err=$1 name=${2##*/}
   shift 2
-  __of_verifier || return 1
+  [[ ! $__brings ]] && __of_verifier || return 1
   case $name in
     npm | pnpm | yarn) __line 'Missing script|Could not read package.json|package.json was not found' "$err" ;;
     go) __line 'go.mod file not found|cannot find main module|no Go files in' "$err" ;;
@@ -120,8 +121,8 @@ __stand_in() {
   printf '%s\n' "$out"
   printf '%s\n' "$err" >&2
   ((status)) || return 0
-  why=$(__usage "$status" "$err" "$@" || __lacks_module "$status" "$out" "$err" "$@" || __lacks_file "$out"$'\n'"$err" ||
-    __lacks_network "$status" "$out" "$err" "$@" || __lacks_project "$err" "$@") || return "$status"
+  why=$(__usage "$status" "$err" "$@" || __lacks_module "$status" "$out" "$err" "$@" ||
+    __lacks_network "$status" "$err" "$@" || __lacks_project "$err" "$@") || return "$status"
   echo "${1##*/}: $why" >> "$__notes"
 }
 
