@@ -12,3 +12,9 @@ func ParseRewards(text string, v rollout.Verifier) (map[string]float64, float64,
 
 // CommandArgs exports commandArgs.
 func CommandArgs(command string) []string { return commandArgs(command) }
+
+// Brings exports whether a verifier may bring files of the work to its tests.
+func Brings(v rollout.Verifier) bool {
+	file, err := parsed(v.Script)
+	return err != nil || brings(v, file)
+}

@@ -57,6 +57,9 @@ var bringers = []string{"cp", "dd", "git", "install", "ln", "mv", "rsync", "tar"
 // bringsFiles finds how tests bring files of the work to where they are.
 var bringsFiles = regexp.MustCompile(`shutil|copy|symlink|os\.(link|rename|replace)|sys\.(path|modules)|importlib|exec\(`)
 
+// ofLogs finds a path that is none of the tests, to which a script often copies its output.
+var ofLogs = regexp.MustCompile(`^(/logs/|/verifier/logs/|/tmp/|/dev/null|"?\$\{?VERIFIER_DIR\b)`)
+
 // withStandIns puts stand-ins before the script of a verifier; it is false for one that has none, or looks for programs
 // where the work may have them.
 func withStandIns(v rollout.Verifier) (string, bool) {
@@ -125,8 +128,9 @@ func brings(v rollout.Verifier, script *syntax.File) bool {
 		case *syntax.Redirect:
 			found = found || n.Word != nil && strings.Contains(textOf(n.Word, v.Script), "ests")
 		case *syntax.CallExpr:
-			for _, word := range n.Args {
-				found = found || slices.Contains(bringers, word.Lit())
+			isBringer := func(word *syntax.Word) bool { return slices.Contains(bringers, word.Lit()) }
+			if slices.ContainsFunc(n.Args, isBringer) {
+				found = found || !ofLogs.MatchString(textOf(n.Args[len(n.Args)-1], v.Script))
 			}
 		}
 

@@ -124,25 +124,50 @@ func TestRunnerCannotRun(t *testing.T) {
 		{"a target of the work", "cd ~/workdir; make test", ""},
 		{"a server of the work", "curl -sS http://localhost:9", ""},
 	} {
-		target := rollout.Target{RolloutID: "work", Attempt: n + 1}
-		_, err := a.store.PutBytes(t.Context(), store.AttemptKey("work", n+1, store.Packages), packages)
-		require.NoError(t, err)
+		t.Run(c.name, func(t *testing.T) {
+			target := rollout.Target{RolloutID: "work", Attempt: n + 1}
+			_, err := a.store.PutBytes(t.Context(), store.AttemptKey("work", n+1, store.Packages), packages)
+			require.NoError(t, err)
 
-		record, err := a.grader.Grade(t.Context(), grading.Job{
-			Target: target, Verifier: rollout.Verifier{Script: c.script + decides, Files: files}, Timeout: 10 * time.Minute,
+			record, err := a.grader.Grade(t.Context(), grading.Job{
+				Target: target, Verifier: rollout.Verifier{Script: c.script + decides, Files: files}, Timeout: 10 * time.Minute,
+			})
+			require.NoError(t, err)
+			require.NoError(t, a.backend.Destroy(t.Context(), target.VerifierID()))
+			require.NoError(t, a.backend.Destroy(t.Context(), target.ControlID()))
+
+			if c.why != "" {
+				require.Nil(t, record.Reward, "%+v", record)
+				require.Contains(t, record.Grading.Why, c.why)
+
+				return
+			}
+
+			require.NotNil(t, record.Reward, "%+v", record)
+			require.Zero(t, *record.Reward)
 		})
-		require.NoError(t, err, c.name)
-		require.NoError(t, a.backend.Destroy(t.Context(), target.VerifierID()))
-		require.NoError(t, a.backend.Destroy(t.Context(), target.ControlID()))
+	}
+}
 
-		if c.why == "" {
-			require.NotNil(t, record.Reward, "%s: %+v", c.name, record)
-			require.Zero(t, *record.Reward, c.name)
+// What a verifier may bring to its tests is known from its text.
+func TestVerifierBringsFiles(t *testing.T) {
+	t.Parallel()
 
-			continue
-		}
+	for script, want := range map[string]bool{
+		"cp /app/a.py $TESTS_DIR": true, "cp /app/a.py /tests/": true, "cd /tests && cp /app/a.py .": true, "D=/tests; cp /app/a.py $D": true,
+		"cat /app/a.py > /tests/a.py": true, "cat /app/a.py | tee /tests/a.py": true, "timeout 5 cp -r /app/. \"$TESTS_DIR/app\"": true,
+		"tar xf /app/a.tar -C /tests": true, "git clone /app /tests/app": true, "ln -s /app/a.py /tests/a.py": true,
 
-		require.Nil(t, record.Reward, "%s: %+v", c.name, record)
-		require.Contains(t, record.Grading.Why, c.why, c.name)
+		"pytest /tests | tee /logs/verifier/out": false, "pytest /tests 2>&1 | tee \"$VERIFIER_DIR/out\"": false, "cp /tmp/a /logs/verifier/a": false,
+		"mkdir -p /logs/verifier; echo 1 > /logs/verifier/reward.txt": false, "rm -f /tests/score.txt; pytest /tests > /dev/null": false,
+	} {
+		require.Equal(t, want, grading.Brings(rollout.Verifier{Script: script}), script)
+	}
+
+	for text, want := range map[string]bool{
+		"import shutil\nshutil.copytree('/app', '/tests/app')": true, "os.symlink('/app/a.py', '/tests/a.py')": true, "sys.path.insert(0, '/app')": true,
+		"import subprocess, requests": false,
+	} {
+		require.Equal(t, want, grading.Brings(rollout.Verifier{Script: "true", Files: map[string]string{"test_a.py": text}}), text)
 	}
 }
