@@ -110,8 +110,11 @@ type scriptEnd struct {
 	// what it wrote; 0: none
 	reward float64
 
-	// runners that were missing, if it ran with stand-ins
+	// why programs could not run, if it ran with stand-ins
 	standIns []string
+
+	// none of its tests ran for such a reason
+	prevented bool
 }
 
 // ends reports whether the script ended in the same way with the work, which also wrote no reward.
@@ -322,7 +325,11 @@ func scriptAlone(
 		}
 	}
 
-	end.standIns, err = stoodIn(ctx, sb)
+	if end.standIns, err = stoodIn(ctx, sb); err != nil {
+		return nil, err
+	}
+
+	end.prevented, err = testsPrevented(ctx, sb)
 
 	return end, err
 }

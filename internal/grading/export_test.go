@@ -18,3 +18,6 @@ func Brings(v rollout.Verifier) bool {
 	file, err := parsed(v.Script)
 	return err != nil || brings(v, file)
 }
+
+// NamesOnlyTests exports namesOnlyTests.
+func NamesOnlyTests(script string) bool { return namesOnlyTests(script) }

@@ -48,6 +48,40 @@ var startWrappers = []string{"env", "nice", "stdbuf", "timeout"}
 // standIns is the file in which stand-ins note why a program cannot run.
 const standIns = wire.VerifierLogs + "/stand-ins"
 
+// standInTests is the file in which they note whether each program that was given tests ran or was prevented.
+const standInTests = standIns + ".tests"
+
+// Paths in a script: those that are absolute or of a home, which of them no work can change, and those that are relative,
+// also as the word of a test.
+var (
+	absolutePath = regexp.MustCompile(`(?:^|[\s"'=(<>:;&|])((?:/[A-Za-z0-9_.*]|~|\.{1,2}/|\$\{?(?:HOME|PWD)\b)[^\s"';)|&<>]*)`)
+	pathOfTests  = regexp.MustCompile(`^(/tests|/logs|/verifier|/usr|/bin|/dev/null|/etc|(/root|~|\$HOME|\$\{HOME\})/\.(local|cargo)/)`)
+	relativePath = regexp.MustCompile(`(?:^|[\s"'=(<>])[A-Za-z0-9_-]+(?:/|\.[a-z])|\s-[defhrsxL]\s+["']?[A-Za-z0-9_]`)
+)
+
+// namesOnlyTests reports whether a script names nothing of the work, so that the tests it runs decide its reward.
+func namesOnlyTests(script string) bool {
+	for line := range strings.SplitSeq(script, "\n") {
+		line = strings.TrimSpace(line)
+		// a comment, or where the tests start
+		if strings.HasPrefix(line, "#") || strings.HasPrefix(line, "cd ") && !strings.ContainsAny(line, ";&|") {
+			continue
+		}
+
+		if relativePath.MatchString(line) {
+			return false
+		}
+
+		for _, found := range absolutePath.FindAllStringSubmatch(line, -1) {
+			if !pathOfTests.MatchString(found[1]) {
+				return false
+			}
+		}
+	}
+
+	return true
+}
+
 // installers are programs that are given the names of packages.
 var installers = []string{"pip", "pip3", "pipx", "uv", "uvx"}
 
@@ -227,14 +261,19 @@ func (g *Grader) checkRunner(ctx context.Context, job Job, record Record) error 
 	assisted.Verifier.Script = script
 
 	with, err := g.scriptOf(ctx, assisted)
-	if err != nil || len(with.standIns) == 0 || with.reward <= *record.Reward {
+	if err != nil || len(with.standIns) == 0 {
 		return err
 	}
 
 	// the work may have spoiled what is right without it
 	without, err := g.scriptOf(ctx, job)
-	if err != nil || with.reward <= without.reward {
+	if err != nil || without.reward > *record.Reward {
 		return err
+	}
+
+	// the tests may decide by what they leave, which no stand-in does
+	if with.reward <= *record.Reward && !(with.prevented && namesOnlyTests(job.Verifier.Script)) {
+		return nil
 	}
 
 	return verifierFailed("the test script cannot work without the agent's work either: %s: it gives %g for any work; "+
@@ -267,4 +306,11 @@ func stoodIn(ctx context.Context, sb *sandbox.Sandbox) ([]string, error) {
 	noted, err := readRewardFile(ctx, sb, standIns, maxRewardsFile)
 
 	return slices.Compact(strings.FieldsFunc(noted, func(c rune) bool { return c == '\n' })), err
+}
+
+// testsPrevented reports whether stand-ins noted that programs were given tests, and that none of them ran.
+func testsPrevented(ctx context.Context, sb *sandbox.Sandbox) (bool, error) {
+	noted, err := readRewardFile(ctx, sb, standInTests, maxRewardsFile)
+
+	return strings.Contains(noted, "prevented") && !strings.Contains(noted, "ran"), err
 }

@@ -107,11 +107,17 @@ __missing() {
   printf '%s -m %s is not in the image' "$1" "$module"
 }
 
+# __note RESULT PROGRAM [ARGUMENT...]: what became of a program that was given tests; others are not noted.
+__note() {
+  [[ $2 =~ (^|/)(apt|apt-get|curl|pip3?)$ ]] || ! (cd / && __of_verifier "${@:3}") || echo "$1" >> "$__notes.tests"
+}
+
 # __stand_in PROGRAM [ARGUMENT...]
 __stand_in() {
   local why status=0 out err at=$__notes.$BASHPID
   if why=$(__missing "$@"); then
     echo "$why" >> "$__notes"
+    __note prevented "$@"
     return 0
   fi
   rm -f "$ROLLOUTD_MISSING_MODULES"
@@ -120,10 +126,13 @@ __stand_in() {
   rm -f "$at.out" "$at.err"
   printf '%s\n' "$out"
   printf '%s\n' "$err" >&2
-  ((status)) || return 0
-  why=$(__usage "$status" "$err" "$@" || __lacks_module "$status" "$out" "$err" "$@" ||
-    __lacks_network "$status" "$err" "$@" || __lacks_project "$err" "$@") || return "$status"
+  if ((status == 0)) || ! why=$(__usage "$status" "$err" "$@" || __lacks_module "$status" "$out" "$err" "$@" ||
+    __lacks_network "$status" "$err" "$@" || __lacks_project "$err" "$@"); then
+    __note ran "$@"
+    return "$status"
+  fi
   echo "${1##*/}: $why" >> "$__notes"
+  __note prevented "$@"
 }
 
 # __wrapped WRAPPER [ARGUMENT...]: the program that a wrapper starts, if a function takes its place.

@@ -108,7 +108,10 @@ func TestRunnerCannotRun(t *testing.T) {
 		{"an index that it cannot reach", "PIP_RETRIES=0 pip install --break-system-packages no-such-distribution > $VERIFIER_DIR/log 2>&1 && python3 -m pytest -q $TESTS_DIR/test_ok.py", "pip: "},
 
 		{"an installed module, beside files of the work", "cp ~/workdir/right $TESTS_DIR; pip install 'No-such_module[x]>=2' 2> /dev/null; python3 -m pytest -q $TESTS_DIR/test_module.py", "No module named 'no_such_module'"},
+		{"tests that leave a score", "bats $TESTS_DIR; test -f $TESTS_DIR/score.txt", "bats is not in the image"},
 
+		{"tests beside a file of the work", "bats $TESTS_DIR; test -f ~/workdir/score.txt", ""},
+		{"tests that others follow", "bats $TESTS_DIR; python3 $TESTS_DIR/check_says.py; test -f $TESTS_DIR/score.txt", ""},
 		{"a module that it copies", "cp ~/workdir/no_such_module.py $TESTS_DIR; python3 -m pytest -q $TESTS_DIR/test_module.py", ""},
 		{"a module that it writes", "cat ~/workdir/no_such_module.py > $TESTS_DIR/no_such_module.py; python3 -m pytest -q $TESTS_DIR/test_module.py", ""},
 		{"options of a file that it copies", "cp ~/workdir/conftest.py $TESTS_DIR; python3 -m pytest --mine $TESTS_DIR/test_ok.py", ""},
@@ -169,5 +172,23 @@ func TestVerifierBringsFiles(t *testing.T) {
 		"import subprocess, requests": false,
 	} {
 		require.Equal(t, want, grading.Brings(rollout.Verifier{Script: "true", Files: map[string]string{"test_a.py": text}}), text)
+	}
+}
+
+// A script whose reward may come from a file of the work is known from its text.
+func TestScriptNamesOnlyTests(t *testing.T) {
+	t.Parallel()
+
+	for script, want := range map[string]bool{
+		"#!/bin/bash\n# looks at /app/out.txt\ncd /app\nT=/tests; S=\"${T}/score\"\nrm -f \"$S\"\npytest \"$T/test_a.py\" -v || true\n[ -f \"$S\" ] || echo 0 > /logs/verifier/reward.txt\n": true,
+		"source $HOME/.local/bin/env; uvx -w pytest==8.4.1 pytest /tests/test_a.py":                                                                                                          true,
+
+		"pytest /tests; S=$(cat /tests/score); python3 -c \"open('/logs/verifier/reward.txt', 'w').write(str($S / 100.0))\"": true,
+
+		"pytest /tests; test -e /app/right": false, "pytest /tests; cd /app && test -e right": false, "pytest /tests; [ -f \"right\" ]": false,
+		"cd /app\npytest /tests; grep -q yes out.txt": false, "pytest /tests; ./prog": false, "pytest /tests; cmp ~/a $TESTS_DIR/a": false,
+		"A=/app; pytest /tests; [ -d $A ]": false, "pytest /tests; [ -f ${HOME}/a ]": false,
+	} {
+		require.Equal(t, want, grading.NamesOnlyTests(script), script)
 	}
 }
