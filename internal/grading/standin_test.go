@@ -113,7 +113,7 @@ func TestRunnerCannotRun(t *testing.T) {
 		{"tests beside a file of the work", "bats $TESTS_DIR; test -f ~/workdir/score.txt", ""},
 		{"tests that others follow", "bats $TESTS_DIR; python3 $TESTS_DIR/check_says.py; test -f $TESTS_DIR/score.txt", ""},
 		{"a module that it copies", "cp ~/workdir/no_such_module.py $TESTS_DIR; python3 -m pytest -q $TESTS_DIR/test_module.py", ""},
-		{"a module that it writes", "cat ~/workdir/no_such_module.py > $TESTS_DIR/no_such_module.py; python3 -m pytest -q $TESTS_DIR/test_module.py", ""},
+		{"a module that it writes", "test -e ~/workdir/m.py && cat ~/workdir/m.py > $TESTS_DIR/no_such_module.py; python3 -m pytest -q $TESTS_DIR/test_module.py", ""},
 		{"options of a file that it copies", "cp ~/workdir/conftest.py $TESTS_DIR; python3 -m pytest --mine $TESTS_DIR/test_ok.py", ""},
 		{"packages of the work", "PIP_RETRIES=0 pip install --break-system-packages --find-links /home/user/workdir/dist no-such && python3 -m pytest -q $TESTS_DIR/test_ok.py", ""},
 		{"other work passes", "python3 -m pytest -q $TESTS_DIR/test_work.py", ""},
