@@ -94,6 +94,9 @@ var bringsFiles = regexp.MustCompile(`shutil|copy|symlink|os\.(link|rename|repla
 // ofLogs finds a path that is none of the tests, to which a script often copies its output.
 var ofLogs = regexp.MustCompile(`^(/logs/|/verifier/logs/|/tmp/|/dev/null|"?\$\{?VERIFIER_DIR\b)`)
 
+// toTests finds a path at which the output of a command may become a part of the tests.
+var toTests = regexp.MustCompile(`(?i)test|\.(py|[cm]?[jt]s|go|rs|rb|json|toml|cfg|ini|mk)$`)
+
 // withStandIns puts stand-ins before the script of a verifier; it is false for one that has none, or looks for programs
 // where the work may have them.
 func withStandIns(v rollout.Verifier) (string, bool) {
@@ -160,7 +163,10 @@ func brings(v rollout.Verifier, script *syntax.File) bool {
 	syntax.Walk(script, func(n syntax.Node) bool {
 		switch n := n.(type) {
 		case *syntax.Redirect:
-			found = found || n.Word != nil && strings.Contains(textOf(n.Word, v.Script), "ests")
+			if n.Word != nil {
+				to := textOf(n.Word, v.Script)
+				found = found || toTests.MatchString(to) && !ofLogs.MatchString(to)
+			}
 		case *syntax.CallExpr:
 			isBringer := func(word *syntax.Word) bool { return slices.Contains(bringers, word.Lit()) }
 			if slices.ContainsFunc(n.Args, isBringer) {

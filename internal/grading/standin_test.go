@@ -158,7 +158,7 @@ func TestVerifierBringsFiles(t *testing.T) {
 
 	for script, want := range map[string]bool{
 		"cp /app/a.py $TESTS_DIR": true, "cp /app/a.py /tests/": true, "cd /tests && cp /app/a.py .": true, "D=/tests; cp /app/a.py $D": true,
-		"cat /app/a.py > /tests/a.py": true, "cat /app/a.py | tee /tests/a.py": true, "timeout 5 cp -r /app/. \"$TESTS_DIR/app\"": true,
+		"cat /app/a.py > /tests/a.py": true, "cat /app/a.py > \"$TESTS_DIR/a.py\"": true, "cat a >> $D/a.py": true, "cat /app/a.py | tee /tests/a.py": true, "timeout 5 cp -r /app/. \"$TESTS_DIR/app\"": true,
 		"tar xf /app/a.tar -C /tests": true, "git clone /app /tests/app": true, "ln -s /app/a.py /tests/a.py": true,
 
 		"pytest /tests | tee /logs/verifier/out": false, "pytest /tests 2>&1 | tee \"$VERIFIER_DIR/out\"": false, "cp /tmp/a /logs/verifier/a": false,
