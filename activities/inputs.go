@@ -169,7 +169,7 @@ type Grade struct {
 	// all that the verifier named
 	Rewards map[string]float64 `json:"rewards,omitempty"`
 
-	// those of a client's score; a verifier's are in its record in the store
+	// of a client's score
 	Turns []rollout.TurnReward `json:"turns,omitempty"`
 }
 

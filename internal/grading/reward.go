@@ -23,12 +23,6 @@ const (
 
 	// bytes of a number in them
 	maxReward = 64
-
-	// named rewards
-	maxRewards = 100
-
-	// bytes of a name
-	maxRewardName = 128
 )
 
 // decimal is the grammar of a reward. It takes what Python prints (1e-05) and what bc prints (.33), and
@@ -42,11 +36,11 @@ const mainReward = "reward"
 // why there is none in the verifier's range. Harbor's verifiers write such a file.
 func parseRewards(file string, v rollout.Verifier) (all map[string]float64, reward float64, problem string) {
 	var fields map[string]json.RawMessage
-	if err := json.Unmarshal([]byte(file), &fields); err != nil || len(fields) == 0 || len(fields) > maxRewards {
+	if err := json.Unmarshal([]byte(file), &fields); err != nil || len(fields) == 0 || len(fields) > rollout.MaxRewards {
 		return nil, 0, fmt.Sprintf(
 			"reward.json holds %s, not a JSON object of 1 to %d numbers",
 			quoteHead(file),
-			maxRewards,
+			rollout.MaxRewards,
 		)
 	}
 
@@ -56,7 +50,7 @@ func parseRewards(file string, v rollout.Verifier) (all map[string]float64, rewa
 		number := string(raw)
 
 		value, err := strconv.ParseFloat(number, 64)
-		if err != nil || len(number) > maxReward || len(name) > maxRewardName || !decimal.MatchString(number) {
+		if err != nil || len(number) > maxReward || len(name) > rollout.MaxRewardName || !decimal.MatchString(number) {
 			return nil, 0, fmt.Sprintf("reward.json: %s: must be a number, got %s", quoteHead(name), quoteHead(number))
 		}
 

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -208,6 +209,44 @@ func TestEpisodeScored(t *testing.T) {
 	require.Equal(t, rollout.Completed, ungraded.Outcome)
 	require.Nil(t, ungraded.Reward)
 	require.Empty(t, srv.sandboxes(t))
+}
+
+// A client reads the trace while the rollout awaits its score, and scores its turns. The rewards are in the result and in
+// the training sequences.
+func TestTurnsScored(t *testing.T) {
+	t.Parallel()
+	srv := startDev(t, devOptions{})
+	id := start(t, srv.url, args{
+		"instruction": "produce", "endpoint": "scripted", "agent": "react",
+		"verifier": args{"external": true}, "limits": args{"verifier_s": 600},
+	})
+	waitFor(t, srv.url, id, "awaits its score", func(s state) bool { return s.Phase == rollout.PhaseScoring })
+
+	score := srv.url + "/rollouts/" + id + "/score"
+	client := bearer{url: srv.url}
+
+	require.Eventually(t, func() bool {
+		status, _ := client.rest(t, "GET /rollouts/"+id+"/trace", nil)
+		return status == http.StatusOK
+	}, time.Minute, 50*time.Millisecond, "the trace is stored")
+
+	var first rollout.Turn
+	require.NoError(t, json.NewDecoder(strings.NewReader(get(t, srv.url+"/rollouts/"+id+"/trace"))).Decode(&first))
+	send[any](t, score, 422, args{"score": 1, "turns": []args{{"turn": 99, "reward": 1}}})
+
+	whole := args{"score": 1, "rewards": args{"style": 0.5}, "turns": []args{{"call_id": first.CallID, "reward": -0.25}}}
+	send[args](t, score, 200, whole)
+	// a client repeats the score if the first answer was lost
+	send[args](t, score, 200, whole)
+
+	result := finalize(t, srv.url, id)
+	require.Equal(t, map[string]float64{"style": 0.5}, result.Rewards)
+	require.Equal(t, []rollout.TurnReward{{Turn: first.Turn, Reward: -0.25}}, result.TurnRewards)
+
+	lines := get(t, srv.url+"/rollouts/"+id+"/trajectory")
+	require.Contains(t, lines, `"rewards":{"style":0.5}`)
+	require.Contains(t, lines, `"reward":-0.25`)
+	send[any](t, score, 409, args{"score": 1})
 }
 
 func mapKeys(m map[string]string) (keys []string) {

@@ -90,7 +90,7 @@ func (a *API) scoreOf(ctx context.Context, id string, body map[string]any) (roll
 		return s, fault.Field("turns", "must be at most %d, got %d", rollout.MaxTurnRewards, n)
 	}
 
-	known, err := a.turnsOf(ctx, id)
+	known, err := a.knownTurns(ctx, id)
 	if err != nil {
 		return s, err
 	}
@@ -116,12 +116,18 @@ type knownTurns struct {
 	last    int
 }
 
-func (a *API) turnsOf(ctx context.Context, id string) (knownTurns, error) {
+// knownTurns reads a trace. A rollout that begins to await its score has none for a moment: the client asks again.
+func (a *API) knownTurns(ctx context.Context, id string) (knownTurns, error) {
 	known := knownTurns{numbers: map[string]int{}}
 
 	lines, err := a.Rollouts.Open(ctx, id, "trace")
 	if fault.Is(err, fault.NotFound) {
-		return known, fault.Wrap(fault.Conflict, err, "turns: the rollout has no trace yet, or makes no model calls")
+		kind := fault.Conflict
+		if state, err := a.Rollouts.State(ctx, id); err == nil && state.Phase == rollout.PhaseScoring {
+			kind = fault.Unavailable
+		}
+
+		return known, fault.Wrap(kind, err, "turns: the rollout has no trace yet, or makes no model calls")
 	}
 
 	if err != nil {
