@@ -42,7 +42,7 @@ type Config struct {
 	Pools map[string]pool.Spec `yaml:"pools"`
 	// NomadEnv has the NOMAD_* variables that Nomad's own tools read too (token, TLS files).
 	NomadEnv map[string]string `yaml:"-"`
-	// Environments are environments of interactive episodes, by name. ToolsEnvironment always exists.
+	// Environments are environments of interactive episodes, by name. The one of name tools always exists.
 	Environments map[string]Environment `yaml:"environments"`
 	// Prices are the prices of models, by the endpoint's name for the model, for rollouts that set none.
 	Prices map[string]rollout.Price `yaml:"prices"`
@@ -257,12 +257,12 @@ type Backend struct {
 	// Total is what all agents' sandboxes of a host may use together. Memory 0: what the host has, or what
 	// worker.capacity needs; CPU and disk 0: unbounded.
 	Total rollout.Resources `yaml:"total"`
-	// Max is what one sandbox may ask for; zero fields are DefaultMax's.
+	// Max is what one sandbox may ask for; zero fields are defaultMax's.
 	Max rollout.Resources `yaml:"max"`
 }
 
-// DefaultMax bounds the size of one sandbox where the operator sets no bound.
-func DefaultMax() rollout.Resources {
+// defaultMax bounds the size of one sandbox where the operator sets no bound.
+func defaultMax() rollout.Resources {
 	return rollout.Resources{CPU: 32, MemoryMiB: 64 << 10, DiskMiB: 128 << 10}
 }
 
@@ -285,7 +285,7 @@ func (s Sandbox) Max() map[string]rollout.Resources {
 	all := map[string]rollout.Resources{}
 
 	for _, name := range s.BackendNames() {
-		most, d := s.Backends[name].Max, DefaultMax()
+		most, d := s.Backends[name].Max, defaultMax()
 		all[name] = rollout.Resources{
 			CPU:       cmp.Or(most.CPU, d.CPU),
 			MemoryMiB: cmp.Or(most.MemoryMiB, d.MemoryMiB),

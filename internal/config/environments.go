@@ -35,8 +35,8 @@ type Environment struct {
 	Arguments map[string]any `yaml:"arguments"`
 }
 
-// ToolsEnvironment is the environment that exists without configuration.
-const ToolsEnvironment = "tools"
+// toolsEnvironment is the environment that exists without configuration.
+const toolsEnvironment = "tools"
 
 // HarborEnvironment is the environment for OpenEnv's HarborEnv clients, which always exists. Its entry in
 // Config.Environments may have arguments, and the task set for clients that name none.
@@ -47,7 +47,7 @@ const DefaultLife = time.Hour
 
 var environmentName = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,31}$`)
 
-// Episodes are the environments of interactive episodes: those of the configuration, and ToolsEnvironment.
+// Episodes are the environments of interactive episodes: those of the configuration, and toolsEnvironment.
 func (c Config) Episodes() map[string]Environment {
 	all := maps.Clone(c.Environments)
 	if all == nil {
@@ -56,8 +56,8 @@ func (c Config) Episodes() map[string]Environment {
 
 	delete(all, HarborEnvironment)
 
-	if _, ok := all[ToolsEnvironment]; !ok {
-		all[ToolsEnvironment] = Environment{}
+	if _, ok := all[toolsEnvironment]; !ok {
+		all[toolsEnvironment] = Environment{}
 	}
 
 	return all

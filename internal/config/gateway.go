@@ -49,7 +49,7 @@ type Gateway struct {
 	// EmptyReplies is the number of replies without any token after which a call has failed.
 	EmptyReplies int `yaml:"empty_replies"`
 
-	// Bounds of a model endpoint, by its name, or host:port of an endpoint without a name; DefaultUpstream
+	// Bounds of a model endpoint, by its name, or host:port of an endpoint without a name; defaultUpstream
 	// applies to all others. 0: no bound. requests at once
 	Calls map[string]float64 `yaml:"calls"`
 
@@ -93,10 +93,10 @@ const (
 	SaltRollout = "rollout"
 )
 
-// DefaultUpstream is the key in Gateway's maps for all endpoints that they do not name.
-const DefaultUpstream = "default"
+// defaultUpstream is the key in Gateway's maps for all endpoints that they do not name.
+const defaultUpstream = "default"
 
-// Of returns the value of an endpoint, or of DefaultUpstream.
+// Of returns the value of an endpoint, or of defaultUpstream.
 func (g Gateway) Of(m map[string]float64, name string) float64 { return valueOf(m, name) }
 
 // ContinuationOf returns how calls of an endpoint continue a conversation.
@@ -124,7 +124,7 @@ func valueOf[V any](m map[string]V, name string) V {
 		return v
 	}
 
-	return m[DefaultUpstream]
+	return m[defaultUpstream]
 }
 
 func (g Gateway) validate(p *problems) {
@@ -237,7 +237,7 @@ func (p *problems) endpoint(path, name string) {
 		"must be an endpoint's name, or host:port of an endpoint given only by URL",
 	)
 
-	names := append(catalog.Names(), DefaultUpstream)
+	names := append(catalog.Names(), defaultUpstream)
 	near := yamlinput.NearestName(name, "", names)
 	host := strings.ContainsAny(name, ".:0123456789") || strings.HasPrefix(name, near+"-")
 	p.check(

@@ -13,12 +13,12 @@ type Episode struct {
 	DisabledToolsets []string `json:"disabled_toolsets,omitempty"`
 	// MaxSteps bounds the tool calls; 0: MaxEpisodeSteps.
 	MaxSteps int `json:"max_steps,omitempty"`
-	// Idle ends an episode in which no call was made for this long; 0: DefaultIdle.
+	// Idle ends an episode in which no call was made for this long; 0: 15 minutes (defaultIdle).
 	Idle time.Duration `json:"idle,omitempty"`
 }
 
-// DefaultIdle is how long an episode may be without a call.
-const DefaultIdle = 15 * time.Minute
+// defaultIdle is how long an episode may be without a call.
+const defaultIdle = 15 * time.Minute
 
 // EpisodeAttempts is how many attempts an episode has: its steps cannot be repeated in another sandbox.
 const EpisodeAttempts = 1
@@ -37,7 +37,7 @@ func (e *Episode) Filled() Episode {
 		f = *e
 	}
 
-	f.Idle = or(f.Idle, DefaultIdle)
+	f.Idle = or(f.Idle, defaultIdle)
 	// specifications of earlier versions may ask for more
 	if f.MaxSteps == 0 || f.MaxSteps > MaxEpisodeSteps {
 		f.MaxSteps = MaxEpisodeSteps

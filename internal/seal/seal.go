@@ -20,14 +20,14 @@ import (
 	"strings"
 )
 
-// KeySize is the length of a key in bytes.
-const KeySize = 32
+// keySize is the length of a key in bytes.
+const keySize = 32
 
 // sealedPrefix marks a sealed string, so that a plain key in its place is refused.
 const sealedPrefix = "sealed.v1."
 
 // Key is the deployment's secret. It prints as "[key]".
-type Key struct{ b [KeySize]byte }
+type Key struct{ b [keySize]byte }
 
 // GoString hides the key from %#v.
 func (Key) GoString() string { return "[key]" }
@@ -39,11 +39,11 @@ func ParseKey(s string) (Key, error) {
 	s = strings.TrimSpace(s)
 
 	b, err := hex.DecodeString(s)
-	if err != nil || len(b) != KeySize {
+	if err != nil || len(b) != keySize {
 		b, err = base64.StdEncoding.DecodeString(s)
 	}
 
-	if err != nil || len(b) != KeySize {
+	if err != nil || len(b) != keySize {
 		return Key{}, errors.New("encryption key: must be 64 hex digits or base64 of 32 bytes")
 	}
 
@@ -120,7 +120,7 @@ func (k Key) ID() string { return k.Token("key id")[:16] }
 func (k Key) Token(purpose string) string { return hex.EncodeToString(k.derive("token: " + purpose)) }
 
 func (k Key) derive(info string) []byte {
-	out, err := hkdf.Key(sha256.New, k.b[:], nil, info, KeySize)
+	out, err := hkdf.Key(sha256.New, k.b[:], nil, info, keySize)
 	if err != nil {
 		// only for lengths above HKDF's maximum
 		panic("seal: " + err.Error())

@@ -70,7 +70,7 @@ func New(o Options) (*Driver, error) {
 		d.log = slog.New(slog.DiscardHandler)
 	}
 
-	d.o.Domain = cmp.Or(o.Domain, DefaultDomain)
+	d.o.Domain = cmp.Or(o.Domain, defaultDomain)
 	d.api = NewAPIClient(APIOptions{
 		URL: cmp.Or(o.APIURL, "https://api."+d.o.Domain), Key: o.Key, CreateRate: cmp.Or(o.CreateRate, 1), HTTP: d.http,
 	})
@@ -95,8 +95,8 @@ func New(o Options) (*Driver, error) {
 	return d, os.MkdirAll(filepath.Join(d.o.Dir, locksDir), 0o700)
 }
 
-// DefaultDomain is the domain of E2B's own service.
-const DefaultDomain = "e2b.app"
+// defaultDomain is the domain of E2B's own service.
+const defaultDomain = "e2b.app"
 
 // client follows no redirects: the API key and the machines' tokens are only for the operator's addresses.
 func client() *http.Client {

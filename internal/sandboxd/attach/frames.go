@@ -21,8 +21,8 @@ const Framed = "--framed"
 // big-endian; 0 is a keep-alive frame.
 const EndFrame = 1<<32 - 1
 
-// HeaderSize is the length of a frame's header, in bytes.
-const HeaderSize = 4
+// headerSize is the length of a frame's header, in bytes.
+const headerSize = 4
 
 // maxFrame bounds the data of one frame, in bytes.
 const maxFrame = 16 << 20
@@ -32,7 +32,7 @@ var errSilent = errors.New("no frame came in time")
 
 // Frame returns the data, at most 16 MiB, with its header.
 func Frame(data []byte) []byte {
-	return append(binary.BigEndian.AppendUint32(make([]byte, 0, HeaderSize+len(data)), uint32(len(data))), data...)
+	return append(binary.BigEndian.AppendUint32(make([]byte, 0, headerSize+len(data)), uint32(len(data))), data...)
 }
 
 // unframe copies the data of frames until the last one.
@@ -43,7 +43,7 @@ func unframe(to io.Writer, from *os.File, atMost time.Duration) error {
 	})
 	defer timer.Stop()
 
-	var header [HeaderSize]byte
+	var header [headerSize]byte
 	for {
 		if _, err := io.ReadFull(from, header[:]); err != nil {
 			return err

@@ -133,7 +133,7 @@ func (c *Client) start(ctx context.Context, spec rollout.Spec) (rollout.State, e
 		summary:  summary(spec),
 		labels:   temporal.NewSearchAttributes(searchattr.Typed().AtStart(spec)...),
 		memo:     searchattr.Memo(spec),
-		priority: PriorityOf(spec.Owner, ""),
+		priority: priorityOf(spec.Owner, ""),
 		input:    spec,
 	})
 	switch {

@@ -14,7 +14,7 @@ func TestKeysDiffer(t *testing.T) {
 	seen := map[string]bool{}
 
 	for _, share := range [][2]string{{"", ""}, {"ada", ""}, {"", "ada"}, {"ada", "math"}, {"ada", "code"}, {long, ""}, {long, "math"}, {"", long}} {
-		key := PriorityOf(share[0], share[1]).FairnessKey
+		key := priorityOf(share[0], share[1]).FairnessKey
 		require.False(t, seen[key], key)
 		require.LessOrEqual(t, len(key), 64)
 		seen[key] = true

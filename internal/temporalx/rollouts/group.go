@@ -46,7 +46,7 @@ func (c *Client) StartGroup(ctx context.Context, g rollout.GroupSpec) (rollout.G
 		name:     rollout.GroupWorkflowName,
 		summary:  fmt.Sprintf("%d × %s", g.Size, summary(g.Member)),
 		labels:   ofOwner(g.Member.Owner),
-		priority: PriorityOf(g.Member.Owner, ""),
+		priority: priorityOf(g.Member.Owner, ""),
 		input:    g,
 	})
 	switch {

@@ -50,7 +50,7 @@ func (c *Client) StartProducer(ctx context.Context, p producer.Spec) (producer.S
 	started, err := c.startOnce(ctx, launch{
 		id: producer.WorkflowID(p.ID), name: producer.WorkflowName,
 		summary: fmt.Sprintf("groups of %d of %d tasks (%s) to %s", p.GroupSize, p.Tasks.Len, p.Name, p.Sink),
-		labels:  ofOwner(p.Owner), priority: PriorityOf(p.Owner, p.ID), input: p, // the groups inherit the priority
+		labels:  ofOwner(p.Owner), priority: priorityOf(p.Owner, p.ID), input: p, // the groups inherit the priority
 	})
 	switch {
 	case err != nil:

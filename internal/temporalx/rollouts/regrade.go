@@ -43,7 +43,7 @@ func (c *Client) Regrade(ctx context.Context, id string, req rollout.RegradeRequ
 		name:     rollout.RegradeWorkflowName,
 		summary:  "regrade of " + id,
 		labels:   ofOwner(spec.Owner),
-		priority: PriorityOf(spec.Owner, ""),
+		priority: priorityOf(spec.Owner, ""),
 		input:    spec,
 	})
 	if err == nil && !started {

@@ -63,7 +63,7 @@ func (s *Server) execute(w http.ResponseWriter, r *http.Request) {
 	// not the tool's fault: the caller may retry under the same id
 	if err != nil {
 		result = tool.Failed("Tool execution error: " + err.Error())
-		result.Data = json.RawMessage(`{"` + FaultKey + `":"` + string(fault.KindOf(err)) + `"}`)
+		result.Data = json.RawMessage(`{"` + faultKey + `":"` + string(fault.KindOf(err)) + `"}`)
 	}
 
 	out := executeAnswer{
@@ -80,8 +80,8 @@ func (s *Server) execute(w http.ResponseWriter, r *http.Request) {
 	answer(w, http.StatusOK, out)
 }
 
-// FaultKey is the metadata member with the kind of an infrastructure failure.
-const FaultKey = "fault"
+// faultKey is the metadata member with the kind of an infrastructure failure.
+const faultKey = "fault"
 
 func decode(r *http.Request) (in executeRequest, err error) {
 	err = json.NewDecoder(jsoninput.NewReader(r.Body, requestLimits())).Decode(&in)
