@@ -55,6 +55,10 @@ bench() { # NAME
 	search) # Words in 10,000 transcripts.
 		go test ./internal/searchindex -run '^$' -bench Search -benchtime 20x -v
 		;;
+	page) # The page in Chromium: a list of 10,000 rollouts, and one of 500 turns.
+		cd $dev
+		go test ./e2e -run '^$' -bench 'Page$' -benchtime 1x -timeout 40m -v
+		;;
 	producer) # The share of a model endpoint's capacity that a producer keeps busy while sandboxes are killed.
 		cd $dev
 		ROLLOUTD_BENCH_BUSY=1 go test ./e2e -run TestProducerKeepsTheEndpointBusy -v -count=1 -timeout 30m

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -342,6 +343,82 @@ func TestPageShowsHostileTexts(t *testing.T) {
 
 	b.waitForText("#panel-tokens", "sampled")
 	b.eventually(`document.title === "mend-parser-7 – rolloutd" && document.querySelectorAll("main script, main img").length === 0`)
+}
+
+// An output of 50 MB is shown from its beginning, and in parts for as long as a reader asks for more.
+func TestPageShowsAnOutputOf50MB(t *testing.T) {
+	t.Parallel()
+
+	line := "\u202e50 MB <b>of</b> \u001b[31mthis\n"
+	b := startViewer(t, []agentCall{
+		{tool: "bash", arguments: `{"command":"yes"}`, result: strings.Repeat(line, 50<<20/len(line))},
+		{text: "done"},
+	}, "")
+	b.waitForText(".turn[data-turn='1'] .output", "⟨U+202E⟩50 MB <b>of</b> ␛[31mthis")
+
+	shown := func() int {
+		n, err := chromedp.Run(b.ctx, chromedp.Evaluate[int](`document.querySelector(".output pre").textContent.length`))
+		require.NoError(t, err)
+
+		return n
+	}
+	first := shown()
+
+	b.waitForText(".turn[data-turn='1'] .output", " of 50.0 MiB are here. Load more")
+	b.eventually(`(document.querySelector(".output button:last-of-type").click(), true)`)
+	b.eventually(`document.querySelector(".output pre").textContent.length > ` + strconv.Itoa(first))
+	b.eventually(`document.querySelectorAll("main b").length > 0 && document.querySelectorAll(".output pre *").length === 0`)
+}
+
+// What a result has of a verifier, a sandbox, an endpoint and a client is shown as text as well, in all tabs and in the
+// list.
+func TestPageShowsAHostileResult(t *testing.T) {
+	t.Parallel()
+
+	evil := "\u202e\u001b[2J<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
+	r := start(t, withWeb)
+	r.record([]agentCall{
+		{tool: evil, arguments: `{"command":"x"}`, result: evil},
+		{tool: evil, arguments: `{"command":"x"}`, result: evil},
+		{tool: evil, arguments: `{"command":"x"}`, result: evil},
+		{text: evil},
+	})
+	r.changeTurns(func(turn *rollout.Turn) {
+		turn.ModelVersion, turn.Lineage, turn.Fallback = evil, evil, evil
+		turn.Flaws, turn.FinishReason = []string{evil}, evil
+	})
+
+	edit := r.fake.edit
+	r.fake.edit = func(res *rollout.Result) {
+		edit(res)
+
+		res.Outcome, res.Error, res.TaskID = rollout.VerifierFailed, &evil, evil
+		res.Grading = rollout.Grading{Status: rollout.GradingStatus(evil), Why: evil, Unseen: []string{evil}, Notes: []string{evil}}
+		res.VerifyResults = []rollout.CommandResult{{Cmd: evil, ExitCode: 1, Stdout: evil, Stderr: evil}}
+		res.SetupResults = res.VerifyResults
+		res.Rewards = map[string]float64{evil: 1}
+		res.WorkdirFiles = map[string]string{"/code/" + evil: evil}
+		res.FilesExtra = []string{evil}
+		res.AgentLogTail, res.VerifierStdout = evil, evil
+	}
+	r.begin("hostile")
+
+	b := newBrowser(t, 1440, 1000)
+	b.run(chromedp.Navigate(r.url + "/web/#/rollouts"))
+	b.waitForText("#list", "hostile")
+	b.run(chromedp.Navigate(r.url + "/web/#/rollouts/hostile"))
+	b.waitForText("#rollout .findings", "the same call 3 times in a row")
+	b.waitForText("#rollout .summary", "⟨U+202E⟩␛[2J<script>")
+
+	for _, tab := range []string{"timeline", "calls", "verifier", "tokens", "files", "logs", "data"} {
+		b.openTab(tab)
+		b.eventually(`((panel) => panel?.innerText.length > 10 && !panel.innerText.includes("Loading"))(document.querySelector("#panel-` + tab + `"))`)
+	}
+
+	b.waitForText("#panel-data", "owned")
+	b.eventually(`(document.querySelectorAll("#panel-files details").forEach((e) => (e.open = true)), true)`)
+	b.eventually(`document.title === "hostile – rolloutd" && document.querySelectorAll("main script, main img").length === 0`)
+	b.eventually(`!/[\u202e\u001b]/.test(document.body.innerText)`)
 }
 
 // An agent that continues by token ids sends no messages. Its own record has the instruction, the calls and the results.
