@@ -1,6 +1,6 @@
 """Runs rolloutd-dev, a producer and the trainer; on request it kills them, and sandboxes, at random meanwhile.
 
-    make learn                      or: python3 learn.py --folder out --steps 60
+    make learn                      or: python3 learn.py --folder out --steps 80
     python3 learn.py --control shuffled_rewards --folder out-shuffled
 """
 
@@ -42,7 +42,7 @@ def main() -> None:
 def _arguments() -> tuple[argparse.Namespace, list[str]]:
     parser = argparse.ArgumentParser(epilog="further arguments are those of train.py")
     parser.add_argument("--folder", type=Path, default=Path(".rolloutd/learning"), help="of the run: data, curve, logs")
-    parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--steps", type=int, default=80)
     parser.add_argument("--kill-every", type=float, default=0, help="seconds between kills, on average; 0: none")
     parser.add_argument("--port-offset", type=int, default=0, help="added to all ports")
 

@@ -4,11 +4,12 @@ import random
 from pathlib import Path
 
 import torch
-from task import DIGITS, demonstration
+from task import CALL, DIGITS, demonstration
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 MAX_LENGTH = 512
+WARM = 0.3  # the probability of the right digit at which the warm-up stops
 
 TEMPLATE = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
@@ -76,20 +77,38 @@ def log_probabilities(model: LlamaForCausalLM, ids: torch.Tensor) -> torch.Tenso
 
 
 def warm_up(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, seed: int, steps: int = 400) -> None:
-    """Teaches the form of the tool call. A fifth of the digits are the one asked for, the others are drawn."""
+    """Teaches the form of the tool call. Half of the digits are the one asked for, the others are drawn.
+
+    It stops where the policy begins to copy the digit. Before, nothing of the reply depends on the digit, and no
+    reward could teach it.
+    """
     rng = random.Random(seed)
     rows = {(a, w): marked(tokenizer, demonstration(a, w)) for a in DIGITS for w in DIGITS}
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3, weight_decay=0.01)
     model.train()
 
-    for _ in range(steps):
+    for i in range(steps):
+        if i % 5 == 0 and right_digits(model, tokenizer) >= WARM:
+            break
+
         asked = rng.choices(DIGITS, k=32)
-        batch = [rows[a, a if rng.random() < 0.2 else rng.choice(DIGITS)] for a in asked]
+        batch = [rows[a, a if rng.random() < 0.5 else rng.choice(DIGITS)] for a in asked]
         mask = padded([mask for _, mask in batch])[:, 1:]
         logps = log_probabilities(model, padded([ids for ids, _ in batch], torch.long))
         step(model, optimizer, -(logps * mask).sum() / mask.sum())
 
     model.eval()
+
+
+@torch.no_grad()
+def right_digits(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast) -> float:
+    """The mean probability, over the digits, that a tool call writes the digit asked for."""
+    start = tokenizer.encode(CALL.partition("%s")[0], add_special_tokens=False)
+    prompts = [prompt_ids(tokenizer, demonstration(d, d)[:2]) + start for d in DIGITS]
+    digits = torch.tensor([tokenizer.convert_tokens_to_ids(d) for d in DIGITS])
+    probabilities = torch.softmax(model(input_ids=torch.tensor(prompts)).logits[:, -1].float(), -1)
+
+    return float(probabilities.gather(1, digits[:, None]).mean())
 
 
 def warm_up_once(

@@ -30,7 +30,7 @@ def main() -> None:
     parser.add_argument("--port", type=int, required=True, help="of the engine")
     parser.add_argument("--steps", type=int, required=True)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--lr", type=float, default=5e-4)
+    parser.add_argument("--lr", type=float, default=1e-3, help="the highest learning rate")
     parser.add_argument("--warm", type=Path, help="file of the warm-up, which runs of a seed may share")
     parser.add_argument("--control", choices=CONTROLS, default="")
     args = parser.parse_args()
@@ -52,7 +52,8 @@ class Trainer:
 
         tokenizer = make_tokenizer()
         self.model = make_model(tokenizer, args.seed)
-        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=args.lr, weight_decay=0.0)
+        # With the usual 0.999, a rare bad reply after quiet steps makes a step so large that the form is lost.
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=args.lr, weight_decay=0.0, betas=(0.9, 0.95))
         if self.checkpoint.exists():
             self._restore()
         else:
@@ -72,6 +73,7 @@ class Trainer:
         rewards = [rollout["reward"] for rollout in rollouts]
         spans = [span for rollout in rollouts for s in rollout["sequences"] for span in s["spans"]]
         began = time.time()
+        self._set_rate()
         difference = update(self.model, self.optimizer, broken(groups, self.args.control, self.rng))
 
         self.curve.append(
@@ -91,6 +93,12 @@ class Trainer:
         self._serve_weights()
         self._acknowledge(self.keys)
         print(json.dumps(self.curve[-1]), flush=True)
+
+    def _set_rate(self) -> None:
+        """Ten steps up, then down to the end: the first steps of Adam, and the last ones, must not undo the form."""
+        done, steps = len(self.curve), self.args.steps
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.args.lr * min((done + 1) / 10, 1 - done / steps)
 
     def _pull(self) -> list[dict[str, Any]]:
         while True:
