@@ -43,6 +43,12 @@ suite() { # NAME
 		export ROLLOUTD_TEST_RELEASE
 		cd $dev && go test -count=1 -timeout 20m ./e2e -run TestUpgradeFromRelease -v
 		;;
+	crash) # What docs/reliability.md promises of kills, pauses, full disks and lost networks. As root.
+		make test-deps
+		export ROLLOUTD_REDTEAM=1
+		crash . -race
+		cd $dev && crash . -parallel=2
+		;;
 	patience) # The real clients wait for rollouts of ten minutes.
 		make test-deps
 		cd $dev && ROLLOUTD_TEST_PATIENCE=10m go test -count=1 -timeout 30m ./e2e \
@@ -74,6 +80,15 @@ suite() { # NAME
 		exit 2
 		;;
 	esac
+}
+
+# crash runs the tests that docs/reliability.md names and that are in the module of a folder.
+crash() { # FOLDER FLAGS...
+	local names packages
+	names=$(grep -oP '`\KTest\w+(?=`)' "$root/docs/reliability.md" | sort -u | paste -sd'|')
+	packages=$(cd "$1" && grep -rlE "^func ($names)\(" --include=*_test.go . | grep -v "^./$dev/" | xargs -n1 dirname | sort -u)
+	# shellcheck disable=SC2086 # a word for each package
+	go test -count=1 -timeout 60m "${@:2}" -run "^($names)\$" $packages
 }
 
 # same builds the release again, in another folder and without the compiled packages of the first build.
