@@ -121,6 +121,12 @@ func TestPageInABrowser(t *testing.T) {
 	b.run(chromedp.Click("#reset"))
 	b.eventually(`document.querySelectorAll("#log li").length === 0`)
 
+	// what is wrong is said at its field, also at a folded one
+	b.eventually(`(document.querySelector("#fields [name='sandbox.memory']").value = "lots", document.querySelector("#run .primary").click(), true)`)
+	b.eventually(`document.querySelector("#fields [aria-invalid]")?.name.startsWith("sandbox") && document.querySelector("#fields details[open] .field > .bad").textContent.includes("sandbox.memory: must be")`)
+	b.saveScreenshot("playground-wrong")
+	b.eventually(`(document.querySelector("#fields [name='sandbox.memory']").value = "") === ""`)
+
 	b.run(chromedp.Navigate(r.url + "/web/#/rollouts"))
 	b.waitForText("#list", "completed")
 	b.saveScreenshot("rollouts")

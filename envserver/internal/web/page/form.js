@@ -1,24 +1,55 @@
 // A form made from a tool's JSON schema.
-import { el } from "./dom.js";
+import { el, reveal } from "./dom.js";
 
 const long = /instruction|script|shell|message|code/;
 const secret = ["api_key", "hf_token"];
-// The arguments of a simple rollout; the others are folded.
-const first = ["instruction", "endpoint", "verify"];
+// The usual arguments, in their order; the others are folded by subject.
+const usual = ["instruction", "agent", "endpoint", "model", "base_url", "api_key", "setup", "verify", "agent_timeout_s", "task_id"];
+const subjects = [
+  ["Files and setup", ["upload_files", "uploads", "setup_shell", "solution", "steps"]],
+  ["Grading", ["test_script", "test_files", "verifier", "reward_range", "reward_key", "reward_strategy", "on_timeout", "no_verify"]],
+  ["Agent and limits", ["limits", "react", "episode", "messages", "mode"]],
+  ["Sandbox and network", ["sandbox", "template", "network", "allow_network", "require_sandbox", "require_stateful_sandbox"]],
+  ["Training and identity", ["purpose", "group_id", "rollout_id", "on_disconnect"]],
+  ["Model and sampling", null], // all others
+];
 
 const types = (schema) => [schema.type].flat();
 
 /** fields adds inputs for the schema's arguments to a node, and returns a function that reads them. */
 export function fields(node, schema) {
-  const more = el("details", {}, el("summary", {}, "More arguments"));
-  const readers = Object.entries(schema.properties).map(([name, property]) => {
-    const required = (schema.required ?? []).includes(name);
-    const [item, read] = field(name, property, required);
-    (first.includes(name) ? node : more).append(item);
+  const folds = subjects.map(([subject]) => el("details", {}, el("summary", {}, subject)));
+  const place = (name) => (usual.includes(name) ? node : folds[subjects.findIndex(([, names]) => !names || names.includes(name))]);
+  const rank = (name) => (usual.includes(name) ? usual.indexOf(name) : usual.length);
+  const all = Object.entries(schema.properties).sort(([a], [b]) => rank(a) - rank(b));
+  const readers = all.map(([name, property]) => {
+    const [item, read] = field(name, property, (schema.required ?? []).includes(name));
+    place(name).append(item);
     return [name, read];
   });
-  node.append(more);
+  node.append(...folds.filter((fold) => fold.childElementCount > 1));
+  // the browser cannot show what it finds wrong in a folded field
+  node.addEventListener("invalid", (event) => reveal(event.target, node), true);
   return () => collect(readers);
+}
+
+/** blame shows an error such as "limits.turns: must be …" at its field; false: it names none. */
+export function blame(node, message) {
+  forgive(node);
+  const name = /^(?:[A-Za-z]+: )?([a-z_]+(?:\.[a-z_]+)*)(?:\[\d+\])?: /.exec(message)?.[1];
+  const input = name && (node.querySelector(`[name="${name}"]`) ?? node.querySelector(`[name="${name.split(".")[0]}"]`));
+  if (!input) return false;
+  reveal(input, node);
+  input.setAttribute("aria-invalid", "true");
+  input.closest(".field").append(el("p", { class: "bad", role: "alert" }, message));
+  input.focus();
+  return true;
+}
+
+/** forgive removes the errors at fields. */
+export function forgive(node) {
+  node.querySelectorAll(".field > .bad").forEach((error) => error.remove());
+  node.querySelectorAll("[aria-invalid]").forEach((input) => input.removeAttribute("aria-invalid"));
 }
 
 /** collect leaves out empty inputs, for which the server has defaults. */
@@ -60,7 +91,8 @@ function control(name, schema, attributes) {
   const kinds = types(schema);
   if (schema.enum) return choice(attributes, schema.enum.map((v) => [v, v]), (v) => v);
   if (kinds.includes("boolean")) return choice(attributes, [["true", "yes"], ["false", "no"]], (v) => v === "true");
-  if (kinds.includes("integer") || kinds.includes("number")) return number(schema, kinds, attributes);
+  // such as 2GiB, or a number
+  if (!kinds.includes("string") && (kinds.includes("integer") || kinds.includes("number"))) return number(schema, kinds, attributes);
   if (kinds.includes("array")) return text("textarea", { ...attributes, placeholder: "one per line" }, (v) => v.split("\n").filter((line) => line.trim() !== ""));
   if (kinds.includes("object")) return text("textarea", { ...attributes, placeholder: '{"name": "text"}' }, JSON.parse);
   if (long.test(name)) return text("textarea", attributes, (v) => v);

@@ -1,7 +1,7 @@
 // Reset, step and state of this tab's session, and their results.
 import { get, post, random, watch } from "./api.js";
 import { $, complain, el, pretty, show } from "./dom.js";
-import { fields } from "./form.js";
+import { blame, fields, forgive } from "./form.js";
 
 const tool = "run_rollout";
 let watching = false;
@@ -27,13 +27,14 @@ export async function playground() {
 /** act runs one request of a button at a time, and shows its error. */
 async function act(button, request) {
   complain("");
+  forgive($("fields"));
   button.disabled = true;
   try {
     follow();
     await request();
   } catch (error) {
     $("status").textContent = "Refused.";
-    complain(error.message);
+    if (!blame($("fields"), error.message)) complain(error.message);
   } finally {
     button.disabled = false;
   }
@@ -59,7 +60,7 @@ async function step(args) {
   if (error) {
     raw(answer);
     $("status").textContent = "Failed.";
-    complain(error.error_type + ": " + error.message);
+    if (!blame($("fields"), error.message)) complain(error.error_type + ": " + error.message);
     return;
   }
   const done = JSON.parse(result.data);
