@@ -164,3 +164,28 @@ func TestServices(t *testing.T) {
 		require.False(t, entry.IsDir(), "%s is left", entry.Name())
 	}
 }
+
+// An attempt in which the sandbox of a service is lost is lost when the agent has ended. The result names the service.
+func TestServiceIsLost(t *testing.T) {
+	t.Parallel()
+
+	if os.Geteuid() != 0 {
+		t.Skip("services need a worker that runs as root")
+	}
+
+	srv := startDev(t, devOptions{env: []string{"ROLLOUTD_IMAGE_REGISTRIES=registry.invalid"}})
+
+	a := args(sidecarTask(t, srv).Arguments())
+	a["agent"], a["limits"] = rollout.AgentOracle, args{"attempts": 1}
+	// until its connection ends
+	a["solution"] = []string{"exec 3<>/dev/tcp/web/80; read -u 3; :"}
+
+	id := start(t, srv.url, a)
+	waitFor(t, srv.url, id, "the agent", func(s state) bool { return s.Phase == rollout.PhaseAgent })
+	require.True(t, killSandboxOf(t, srv.data, "*"+id+"*.s-web"))
+
+	result := finalize(t, srv.url, id)
+	require.Equal(t, rollout.InfraFailed, result.Outcome)
+	require.Nil(t, result.Reward)
+	require.Contains(t, deref(result.Error), `service "web": `)
+}
