@@ -68,13 +68,14 @@ check() {
 	fi
 }
 
-# source_of NAME REPOSITORY COMMIT: puts a trainer that no package has into the path of the tests.
+# source_of NAME REPOSITORY COMMIT: puts a trainer that no package has into the path of the tests. Without its repository
+# the tests of that trainer are skipped.
 source_of() {
 	local to=$cache/sources/$1
 	if [ ! -e "$to" ]; then
 		rm -rf "$to.part"
 		git init --quiet "$to.part"
-		git -C "$to.part" fetch --quiet --depth 1 "$2" "$3"
+		git -C "$to.part" fetch --quiet --depth 1 "$2" "$3" || { echo "$1: cannot be fetched, not tested" >&2; return 0; }
 		git -C "$to.part" checkout --quiet FETCH_HEAD
 		mv "$to.part" "$to"
 	fi
