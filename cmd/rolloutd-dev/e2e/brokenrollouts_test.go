@@ -8,7 +8,6 @@ import (
 	"maps"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -156,42 +155,17 @@ type reply struct {
 func ofEngine(t *testing.T, replies ...reply) args {
 	t.Helper()
 
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !strings.HasSuffix(r.URL.Path, "/chat/completions") {
-			http.NotFound(w, r)
-			return
-		}
-
-		var asked struct {
-			Messages []struct{ Role string }
-			Tools    []json.RawMessage
-		}
-		if json.NewDecoder(r.Body).Decode(&asked) != nil {
-			http.Error(w, "bad request", http.StatusBadRequest)
-			return
-		}
-
+	url := startEngine(t, func(w http.ResponseWriter, call engineCall) {
 		next := len(replies) - 1
-		// a probe has one tool
-		if len(asked.Tools) > 1 {
-			results := 0
-
-			for _, m := range asked.Messages {
-				if m.Role == "tool" {
-					results++
-				}
-			}
-
-			next = min(next, results)
+		if call.byAgent() {
+			next = min(next, call.results())
 		}
 
 		replies[next].write(w)
-	}))
-
-	t.Cleanup(func() { srv.CloseClientConnections(); srv.Close() })
+	})
 
 	return args{
-		"endpoint": "vllm", "base_url": srv.URL + "/v1", "model": "m", "limits": args{"attempts": 1, "call_s": 3},
+		"endpoint": "vllm", "base_url": url, "model": "m", "limits": args{"attempts": 1, "call_s": 3},
 		"react": args{"tools": "native", "continuation": "messages"},
 	}
 }

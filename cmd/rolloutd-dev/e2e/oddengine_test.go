@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"testing"
 
@@ -142,41 +141,66 @@ func (o oddReply) stream() string {
 	return out + o.tail + `data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"m","choices":[],"usage":{"prompt_tokens":3,"completion_tokens":2}}` + "\n\ndata: [DONE]\n\n"
 }
 
-// startOddEngine starts an engine that gives an agent the odd reply until a tool has answered. All other
-// replies are usual.
-func startOddEngine(t *testing.T, odd oddReply) string {
+// engineCall is what a call of an engine asks for.
+type engineCall struct {
+	Messages []struct{ Role string }
+	Tools    []json.RawMessage
+}
+
+// byAgent reports whether an agent asks: a probe has one tool, a title none.
+func (c engineCall) byAgent() bool { return len(c.Tools) > 1 }
+
+// results counts the results of tools.
+func (c engineCall) results() (n int) {
+	for _, m := range c.Messages {
+		if m.Role == "tool" {
+			n++
+		}
+	}
+
+	return n
+}
+
+// startEngine starts an engine whose chat completions are what answer writes.
+func startEngine(t *testing.T, answer func(http.ResponseWriter, engineCall)) (url string) {
 	t.Helper()
 
-	usual := oddReply{deltas: []string{`{"content":"All done."}`}, finish: `"stop"`}
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !strings.HasSuffix(r.URL.Path, "/chat/completions") {
 			http.NotFound(w, r)
 			return
 		}
 
-		var asked struct {
-			Messages []struct{ Role string }
-			Tools    []json.RawMessage
-		}
-		if json.NewDecoder(r.Body).Decode(&asked) != nil {
+		var call engineCall
+		if json.NewDecoder(r.Body).Decode(&call) != nil {
 			http.Error(w, "bad request", http.StatusBadRequest)
 			return
 		}
 
-		answered := slices.ContainsFunc(asked.Messages, func(m struct{ Role string }) bool { return m.Role == "tool" })
-		said := usual
-		// a probe has one tool, a title none
-		if len(asked.Tools) > 1 && !answered {
-			said = odd
-		}
-
-		w.Header().Set("Content-Type", "text/event-stream")
-		_, _ = io.WriteString(w, said.stream())
+		answer(w, call)
 	}))
 
 	t.Cleanup(func() { srv.CloseClientConnections(); srv.Close() })
 
 	return srv.URL + "/v1"
+}
+
+// startOddEngine starts an engine that gives an agent the odd reply until a tool has answered. All other
+// replies are usual.
+func startOddEngine(t *testing.T, odd oddReply) string {
+	t.Helper()
+
+	usual := oddReply{deltas: []string{`{"content":"All done."}`}, finish: `"stop"`}
+
+	return startEngine(t, func(w http.ResponseWriter, call engineCall) {
+		said := usual
+		if call.byAgent() && call.results() == 0 {
+			said = odd
+		}
+
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, said.stream())
+	})
 }
 
 // A reply of an engine in another form than OpenAI's costs a policy nothing: OpenCode and ReACT run its
@@ -188,12 +212,12 @@ func TestOddRepliesOfEngines(t *testing.T) {
 
 	for agent, tool := range agents {
 		for _, odd := range oddReplies(tool) {
-			asked := oddArgs(startOddEngine(t, odd))
-			if asked["agent"] = agent; agent == "react" {
-				asked["react"] = args{"tools": "native"}
+			of := oddArgs(startOddEngine(t, odd))
+			if of["agent"] = agent; agent == "react" {
+				of["react"] = args{"tools": "native"}
 			}
 
-			ids[agent+": "+odd.name] = start(t, srv.url, asked)
+			ids[agent+": "+odd.name] = start(t, srv.url, of)
 		}
 	}
 
