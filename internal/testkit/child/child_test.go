@@ -2,6 +2,8 @@ package child_test
 
 import (
 	"os/exec"
+	"runtime"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -10,9 +12,9 @@ import (
 	"github.com/rolloutd/rolloutd/internal/testkit/child"
 )
 
-// The end of one program, and of the thread that started it, leaves the others alone.
-func TestEndsAlone(t *testing.T) {
-	const programs = 32
+// No end of another program, and of no thread of this process, ends a program.
+func TestLivesOn(t *testing.T) {
+	const programs = 8
 
 	ended := make([]<-chan struct{}, programs)
 	commands := make([]*exec.Cmd, programs)
@@ -26,10 +28,37 @@ func TestEndsAlone(t *testing.T) {
 		require.NoError(t, err)
 	}
 
+	endThreads()
+
 	for i := range programs {
-		require.NoError(t, commands[i].Process.Kill(), "program %d was running", i)
+		select {
+		case <-ended[i]:
+			require.Fail(t, "a program ended", "%d", i)
+		default:
+		}
+
+		require.NoError(t, commands[i].Process.Kill())
 		<-ended[i]
 	}
+}
+
+// endThreads ends all threads that are free: a goroutine that returns ends the thread that it is locked to.
+func endThreads() {
+	var locked, all sync.WaitGroup
+
+	const threads = 64
+
+	locked.Add(threads)
+
+	for range threads {
+		all.Go(func() {
+			runtime.LockOSThread()
+			locked.Done()
+			locked.Wait()
+		})
+	}
+
+	all.Wait()
 }
 
 func TestProgramIsMissing(t *testing.T) {
