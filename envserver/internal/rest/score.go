@@ -15,12 +15,17 @@ import (
 	"github.com/rolloutd/rolloutd/internal/trajectory/turns"
 )
 
-// scoreRequest is a score.
+// scoreRequest is a score of a rollout.
 type scoreRequest struct {
 	rolloutRequest
-	Score   float64            `json:"score" required:"true" description:"the reward, within reward_range where the task has one"`
-	Rewards map[string]float64 `json:"rewards" description:"further rewards by name, at most 100"`
-	Turns   []turnScore        `json:"turns" description:"rewards of single turns, at most 2000, in addition to the score"`
+	scoreArgs
+}
+
+// scoreArgs are the members of a score's body.
+type scoreArgs struct {
+	Score   float64            `json:"score" required:"true" jsonschema:"the reward" description:"the reward, within reward_range where the task has one"`
+	Rewards map[string]float64 `json:"rewards,omitempty" jsonschema:"further rewards by name" description:"further rewards by name, at most 100"`
+	Turns   []turnScore        `json:"turns,omitempty" jsonschema:"rewards of turns" description:"rewards of single turns, at most 2000, in addition to the score"`
 }
 
 // turnScore is a reward of one turn.
@@ -29,13 +34,6 @@ type turnScore struct {
 	CallID string  `json:"call_id,omitempty" jsonschema:"call_id of the turn in the trace" description:"call_id of the turn in the trace"`
 	Reward float64 `json:"reward" required:"true" jsonschema:"the reward" description:"the reward, a finite number"`
 	Name   string  `json:"name,omitempty" jsonschema:"name of the reward" description:"name of one of several rewards of the turn. Default: the turn's own reward, which trainers add to that of the rollout"`
-}
-
-// scoreArgs are the members of a score's body.
-type scoreArgs struct {
-	Score   float64            `json:"score" jsonschema:"the reward"`
-	Rewards map[string]float64 `json:"rewards,omitempty" jsonschema:"further rewards by name"`
-	Turns   []turnScore        `json:"turns,omitempty" jsonschema:"rewards of turns"`
 }
 
 func (a *API) scoreRoutes() []api.Route {
