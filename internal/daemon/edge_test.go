@@ -13,6 +13,7 @@ import (
 
 	"github.com/gorilla/websocket"
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
 
 	"github.com/rolloutd/rolloutd/internal/config"
 	"github.com/rolloutd/rolloutd/internal/daemon"
@@ -20,7 +21,7 @@ import (
 )
 
 // serving runs a process that serves the edge while use runs with its address. The process has all tiers of
-// the edge except the connection to Temporal, which the tests do not use.
+// the edge except the connection to Temporal: its client finds none.
 func serving(t *testing.T, c config.Config, use func(address string)) {
 	t.Helper()
 	servingAll(t, c, func(at daemon.Addresses) { use(at.Serve) })
@@ -30,6 +31,11 @@ func servingAll(t *testing.T, c config.Config, use func(daemon.Addresses)) {
 	t.Helper()
 
 	d := daemon.New(daemon.Options{Config: c, Roles: daemon.Roles{Serve: true}, Log: quiet()})
+
+	none, err := client.NewLazyClient(client.Options{HostPort: "127.0.0.1:1", Logger: quiet()})
+	require.NoError(t, err)
+	t.Cleanup(none.Close)
+	d.SetTemporal(none)
 
 	var tiers []tier.Tier
 

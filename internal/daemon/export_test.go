@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/interceptor"
 
 	"github.com/rolloutd/rolloutd/internal/config"
@@ -72,3 +73,6 @@ func NewRestarts() interceptor.WorkerInterceptor { return newRestarts() }
 
 // CheckSink is checkSink, exported for its test.
 func CheckSink(all map[string]config.Sink, name string) error { return checkSink(all, name) }
+
+// SetTemporal takes the place of the tier of Temporal's client.
+func (d *Daemon) SetTemporal(c client.Client) { d.temporal = c }

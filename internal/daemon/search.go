@@ -16,11 +16,17 @@ type searchable struct {
 }
 
 func (s searchable) List(ctx context.Context, f rollout.Filter) (rollout.Page, error) {
-	if !f.NeedsIndex() {
-		return s.Client.List(ctx, f)
+	// Temporal knows only the reward with which a rollout ended
+	if f.NeedsIndex() || s.search.index != nil && (f.MinReward != nil || f.MaxReward != nil) {
+		return s.search.Search(ctx, f)
 	}
 
-	return s.search.Search(ctx, f)
+	page, err := s.Client.List(ctx, f)
+	if err != nil || s.search.index == nil {
+		return page, err
+	}
+
+	return page, s.search.correct(ctx, page.Rollouts)
 }
 
 // Counts counts the rollouts that have ended by the index, and the running ones by Temporal.
@@ -34,6 +40,15 @@ func (s searchable) Counts(ctx context.Context, f rollout.Filter) (rollout.Count
 	counts.Running = &running
 
 	return counts, err
+}
+
+// Follow keeps the index as the store and the regrades are, until ctx ends.
+func (s searchable) Follow(ctx context.Context) error {
+	if s.search.index == nil {
+		return nil
+	}
+
+	return s.search.index.Run(ctx, s.Regraded)
 }
 
 // search is the search of transcripts.
@@ -74,13 +89,25 @@ func (s search) Counts(ctx context.Context, f rollout.Filter) (rollout.Counts, e
 	return s.index.Counts(ctx, f)
 }
 
-// Run follows the store until ctx ends.
-func (s search) Run(ctx context.Context) error {
-	if s.index == nil {
-		return nil
+// correct gives rollouts that were graded again the grade that they have now.
+func (s search) correct(ctx context.Context, list []rollout.Listed) error {
+	var ended []string
+
+	for _, r := range list {
+		if r.Done() {
+			ended = append(ended, r.ID)
+		}
 	}
 
-	return s.index.Run(ctx)
+	grades, err := s.index.Grades(ctx, ended)
+
+	for i, r := range list {
+		if g, ok := grades[r.ID]; ok {
+			list[i].Outcome, list[i].Reward = g.Outcome, g.Reward
+		}
+	}
+
+	return err
 }
 
 // Close closes the index.

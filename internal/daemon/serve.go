@@ -63,7 +63,11 @@ func (d *Daemon) serveTier() tier.Tier {
 
 			release := func() error { return errors.Join(search.Close(), closeTools()) }
 
-			edge, err := d.edge(tokens, tools, search)
+			fleet := hostapi.NewClient(d.store, d.key)
+			engine := rollouts.New(d.temporal, d.workflowQueue(), d.store, temporalx.DataConverter(d.key), fleet)
+			list := searchable{engine, search}
+
+			edge, err := d.edge(tokens, tools, list, fleet)
 			if err != nil {
 				return tier.Running{}, errors.Join(err, release())
 			}
@@ -79,7 +83,7 @@ func (d *Daemon) serveTier() tier.Tier {
 
 			d.at.Serve = l.Addr().String()
 			expire, retain := tier.Background(d.expireSessions), tier.Background(d.retention().Run)
-			index := tier.Background(search.Run)
+			index := tier.Background(list.Follow)
 			r := tier.ServeHTTP(listen.Limit(l, d.cfg.Connections()), d.withCodec(edge, tokens))
 			closeHTTP := r.Stop
 			// The edge stops first: it closes its WebSockets with a reason.
@@ -97,7 +101,8 @@ func (d *Daemon) serveTier() tier.Tier {
 func (d *Daemon) edge(
 	tokens []envserver.Token,
 	tools *tool.Registry,
-	search search,
+	list searchable,
+	fleet *hostapi.Client,
 ) (*envserver.Server, error) {
 	readme, err := d.readme()
 	if err != nil {
@@ -120,11 +125,10 @@ func (d *Daemon) edge(
 	}
 
 	box := d.key.Box("model key")
-	fleet := hostapi.NewClient(d.store, d.key)
-	engine := rollouts.New(d.temporal, d.workflowQueue(), d.store, temporalx.DataConverter(d.key), fleet)
+	engine := list.Client
 
 	return envserver.New(envserver.Options{
-		Rollouts:     searchable{engine, search},
+		Rollouts:     list,
 		Groups:       engine,
 		Regrades:     engine,
 		Deliveries:   knownSinks{engine, d.cfg.Sinks},

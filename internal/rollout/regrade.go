@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"regexp"
+	"strings"
 	"time"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
@@ -20,6 +21,18 @@ func RegradeWorkflowID(rolloutID, regradeID string) string {
 
 // regradeName is the name of a regrade among rollouts. No rollout can have it.
 func regradeName(rolloutID, regradeID string) string { return rolloutID + ".regrade-" + regradeID }
+
+// OfRegrade returns the rollout of a regrade by the regrade's workflow id.
+func OfRegrade(workflowID string) (rolloutID string, ok bool) {
+	name, isOurs := strings.CutPrefix(workflowID, WorkflowID(""))
+	at := strings.LastIndex(name, ".regrade-")
+
+	if !isOurs || at < 0 {
+		return "", false
+	}
+
+	return name[:at], true
+}
 
 var regradePattern = regexp.MustCompile(`^[a-z0-9]{1,16}$`)
 

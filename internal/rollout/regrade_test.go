@@ -103,3 +103,16 @@ func TestNoRegrade(t *testing.T) {
 		require.Equal(t, c.kind, fault.KindOf(err), want)
 	}
 }
+
+func TestOfRegrade(t *testing.T) {
+	t.Parallel()
+
+	id, ok := rollout.OfRegrade(rollout.RegradeWorkflowID("a.regrade-b", "c"))
+	require.True(t, ok)
+	require.Equal(t, "a.regrade-b", id)
+
+	for _, other := range []string{rollout.WorkflowID("a"), "group-a.regrade-b", ""} {
+		_, ok := rollout.OfRegrade(other)
+		require.False(t, ok, other)
+	}
+}

@@ -526,6 +526,41 @@ func TestListInOrder(t *testing.T) {
 	}
 }
 
+// A rollout that was graded again is listed, counted and selected by its new grade.
+func TestReread(t *testing.T) {
+	t.Parallel()
+
+	d := newDeployment(t)
+	r := result("a", 1)
+	r.Outcome, r.Reward = rollout.VerifierFailed, nil
+	d.end(r, "word")
+	d.end(result("b", 2))
+	require.Len(t, d.found(rollout.Filter{}), 2)
+
+	r.Outcome, r.Reward = rollout.Completed, new(0.5)
+	require.NoError(t, d.store.PutJSON(t.Context(), store.HeadKey("a"), r.Head()))
+
+	// the store has no c, the index no d
+	require.NoError(t, d.store.PutJSON(t.Context(), store.HeadKey("d"), result("d", 3).Head()))
+	require.NoError(t, d.index.Reread(t.Context(), []string{"a", "c", "d"}))
+
+	grades, err := d.index.Grades(t.Context(), []string{"a", "b", "c", "d"})
+	require.NoError(t, err)
+	require.Equal(t, map[string]searchindex.Grade{
+		"a": {Outcome: rollout.Completed, Reward: new(0.5)}, "b": {Outcome: rollout.Completed},
+	}, grades)
+
+	page, err := d.index.Search(t.Context(), rollout.Filter{MinReward: new(0.5), Query: "word", Limit: 10})
+	require.NoError(t, err)
+	require.Len(t, page.Rollouts, 1)
+	require.Equal(t, rollout.Completed, page.Rollouts[0].Outcome)
+	require.Equal(t, new(0.5), page.Rollouts[0].Reward)
+
+	counts, err := d.index.Counts(t.Context(), rollout.Filter{})
+	require.NoError(t, err)
+	require.Equal(t, []rollout.Bin{{Min: 0.5, Max: 0.5, Count: 1}}, counts.Rewards)
+}
+
 func TestListInRanges(t *testing.T) {
 	t.Parallel()
 

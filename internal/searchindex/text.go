@@ -51,16 +51,20 @@ func (d *document) add(part string) error {
 	return nil
 }
 
-// read reads a rollout; fault.NotFound: it has no result yet.
-func read(ctx context.Context, s *store.Store, id string) (*document, error) {
-	var head rollout.Result
-
-	err := s.JSON(ctx, store.HeadKey(id), &head)
+// readHead reads a result without its large parts; fault.NotFound: the rollout has none yet.
+func readHead(ctx context.Context, s *store.Store, id string) (head rollout.Result, err error) {
+	err = s.JSON(ctx, store.HeadKey(id), &head)
 	if fault.Is(err, fault.NotFound) {
 		// a rollout of an earlier version has only the whole result
 		err = s.JSON(ctx, store.ResultKey(id), &head)
 	}
 
+	return head, err
+}
+
+// read reads a rollout; fault.NotFound: it has no result yet.
+func read(ctx context.Context, s *store.Store, id string) (*document, error) {
+	head, err := readHead(ctx, s, id)
 	if err != nil {
 		return nil, err
 	}

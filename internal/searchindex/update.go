@@ -26,9 +26,21 @@ const (
 type unfinished struct{ since, looked, next time.Time }
 
 // Run follows the store until ctx ends. A failure is logged, and the next update goes on where it ended.
-func (x *Index) Run(ctx context.Context) error {
+func (x *Index) Run(ctx context.Context, regraded Regraded) error {
+	// of regrades; those before the start are looked for as well
+	var known time.Time
+
 	for {
-		if err := x.Update(ctx); err != nil && ctx.Err() == nil {
+		began := time.Now()
+
+		err := x.Update(ctx)
+		if err == nil {
+			err = x.follow(ctx, regraded, known)
+		}
+
+		if err == nil {
+			known = began.Add(-lateness)
+		} else if ctx.Err() == nil {
 			x.log.WarnContext(ctx, "the index of transcripts is behind", "rollouts", x.missing.Load(), "error", err)
 		}
 
@@ -36,6 +48,16 @@ func (x *Index) Run(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// follow reads the rollouts again that were graded again since a time.
+func (x *Index) follow(ctx context.Context, regraded Regraded, since time.Time) error {
+	ids, err := regraded(ctx, since)
+	if err != nil {
+		return fmt.Errorf("list regrades: %w", err)
+	}
+
+	return x.Reread(ctx, ids)
 }
 
 // Update adds the rollouts that the store has and the index has not, and removes those that the store has no more. Only

@@ -2,12 +2,14 @@ package e2e
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -125,6 +127,16 @@ func TestRegrade(t *testing.T) {
 	require.Equal(t, []float64{1, 0}, g.Rewards())
 	require.Equal(t, 0.5, g.Statistics.Mean)
 	require.Equal(t, map[int]float64{1: 0.5, 2: 1}, g.PassAtK)
+
+	// the index follows by and by
+	for query, want := range map[string]string{
+		"id_prefix=g-0": "1", "group_id=g&min_reward=1": "1", "group_id=g&sort=-reward&limit=1": "1", "group_id=g&max_reward=0": "0",
+	} {
+		require.Eventually(t, func() bool {
+			list := decode[rollout.Page](t, get(t, srv.url+"/rollouts?"+query)).Rollouts
+			return len(list) == 1 && fmt.Sprint(*list[0].Reward) == want
+		}, time.Minute, time.Second, query)
+	}
 
 	all := decode[rollout.Regrades](t, get(t, srv.url+"/rollouts/g-0/regrades")).Regrades
 	require.Len(t, all, 2)

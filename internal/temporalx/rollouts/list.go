@@ -2,9 +2,11 @@ package rollouts
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
@@ -68,6 +70,30 @@ func (c *Client) CountRunning(ctx context.Context, f rollout.Filter) (int, error
 	})
 
 	return int(got.GetCount()), classify(err, "count %s", rollout.WorkflowName)
+}
+
+// Regraded returns the rollouts of which a regrade has ended since a time and is still in Temporal.
+func (c *Client) Regraded(ctx context.Context, since time.Time) (ids []string, err error) {
+	request := &workflowservice.ListWorkflowExecutionsRequest{
+		Query: fmt.Sprintf("WorkflowType = '%s' AND CloseTime >= '%s'", rollout.RegradeWorkflowName, since.UTC().Format(time.RFC3339Nano)),
+	}
+
+	for {
+		got, err := c.temporal.ListWorkflow(ctx, request)
+		if err != nil {
+			return nil, classify(err, "list %s", rollout.RegradeWorkflowName)
+		}
+
+		for _, w := range got.GetExecutions() {
+			if id, ok := rollout.OfRegrade(w.GetExecution().GetWorkflowId()); ok {
+				ids = append(ids, id)
+			}
+		}
+
+		if request.NextPageToken = got.GetNextPageToken(); len(request.NextPageToken) == 0 {
+			return ids, nil
+		}
+	}
 }
 
 // maxQueries bounds the concurrent queries for a list.

@@ -52,6 +52,23 @@ func TestListHasTheMemo(t *testing.T) {
 	require.Equal(t, []string{"react", "vllm"}, []string{page.Rollouts[0].Agent, page.Rollouts[0].Endpoint})
 }
 
+func TestRegraded(t *testing.T) {
+	t.Parallel()
+	rc, f, _ := newClient(t)
+	f.list = &workflowservice.ListWorkflowExecutionsResponse{Executions: []*workflowpb.WorkflowExecutionInfo{
+		{Execution: &commonpb.WorkflowExecution{WorkflowId: rollout.RegradeWorkflowID("a", "1")}},
+		{Execution: &commonpb.WorkflowExecution{WorkflowId: rollout.RegradeWorkflowID("g-0", "2")}},
+	}}
+	ids, err := rc.Regraded(t.Context(), time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
+	require.NoError(t, err)
+	require.Equal(t, []string{"a", "g-0"}, ids)
+	require.Equal(t, "WorkflowType = 'RegradeWorkflow' AND CloseTime >= '2026-03-01T12:00:00Z'", f.listed[len(f.listed)-1].GetQuery())
+
+	f.down = errors.New("down")
+	_, err = rc.Regraded(t.Context(), time.Time{})
+	require.ErrorContains(t, err, "list RegradeWorkflow")
+}
+
 func TestCountRunning(t *testing.T) {
 	t.Parallel()
 	rc, f, _ := newClient(t)

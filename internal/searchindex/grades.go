@@ -1,0 +1,96 @@
+package searchindex
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// Regraded returns the rollouts that were graded again since a time.
+type Regraded func(ctx context.Context, since time.Time) (ids []string, err error)
+
+// lateness bounds how late Regraded knows of a regrade.
+const lateness = time.Minute
+
+// Grade is how a rollout is graded now. A regrade may have changed what it ended with.
+type Grade struct {
+	Outcome rollout.Outcome
+	Reward  *float64
+}
+
+// Grades returns the grades of those rollouts that are in the index.
+func (x *Index) Grades(ctx context.Context, ids []string) (map[string]Grade, error) {
+	list, err := json.Marshal(ids)
+	if err != nil {
+		return nil, err
+	}
+
+	rows, err := x.db.QueryContext(ctx,
+		"SELECT id, outcome, reward FROM rollouts WHERE id IN (SELECT value FROM json_each(?))", string(list))
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+
+	grades := map[string]Grade{}
+
+	for rows.Next() {
+		var (
+			id     string
+			g      Grade
+			reward sql.Null[float64]
+		)
+		if err := rows.Scan(&id, &g.Outcome, &reward); err != nil {
+			return nil, err
+		}
+
+		if reward.Valid {
+			g.Reward = &reward.V
+		}
+
+		grades[id] = g
+	}
+
+	return grades, rows.Err()
+}
+
+// Reread reads the grades of rollouts of the index again. Rollouts that the index or the store does not have are left out.
+func (x *Index) Reread(ctx context.Context, ids []string) error {
+	for _, id := range ids {
+		head, err := readHead(ctx, x.store, id)
+		if fault.Is(err, fault.NotFound) {
+			continue
+		}
+
+		if err == nil {
+			err = x.setGrade(ctx, id, head.Listed())
+		}
+
+		if err != nil {
+			return fmt.Errorf("read rollout %s again: %w", id, err)
+		}
+	}
+
+	return nil
+}
+
+func (x *Index) setGrade(ctx context.Context, id string, l rollout.Listed) error {
+	l.ID = id
+
+	listed, err := json.Marshal(l)
+	if err != nil {
+		return err
+	}
+
+	return x.change(ctx, func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, "UPDATE rollouts SET outcome = ?, reward = ?, listed = ? WHERE id = ?",
+			string(l.Outcome), l.Reward, listed, id)
+
+		return err
+	})
+}
