@@ -48,21 +48,33 @@ func TestLoadTaskRenewsFiles(t *testing.T) {
 	files, err := st.PutFiles(t.Context(), map[string]string{"a": "x"})
 	require.NoError(t, err)
 
-	spec := rollout.Spec{Task: rollout.Task{FilesRef: &files, Verifier: rollout.Verifier{FilesRef: &rollout.Ref{Key: "tasks/lost.tar"}}}}
-	set, err := st.PutTasks(t.Context(), func(yield func(rollout.Spec, error) bool) { yield(spec, nil) })
+	tests, err := st.PutFiles(t.Context(), map[string]string{"test": "x"})
+	require.NoError(t, err)
+
+	lost := rollout.Ref{Key: "tasks/lost.tar"}
+	tasks := []rollout.Task{
+		{FilesRef: &files, Verifier: rollout.Verifier{FilesRef: &lost}},
+		{FilesRef: &lost, Verifier: rollout.Verifier{FilesRef: &tests}},
+	}
+
+	set, err := st.PutTasks(t.Context(), func(yield func(rollout.Spec, error) bool) {
+		_ = yield(rollout.Spec{Task: tasks[0]}, nil) && yield(rollout.Spec{Task: tasks[1]}, nil)
+	})
 	require.NoError(t, err)
 
 	old := time.Now().Add(-100 * 24 * time.Hour)
-	for _, key := range []string{set.Key, files.Key} {
+	for _, key := range []string{set.Key, files.Key, tests.Key} {
 		require.NoError(t, os.Chtimes(filepath.Join(dir, key), old, old))
 	}
 
 	acts := activities.New(activities.Options{Store: st})
-	got, err := acts.LoadTask(t.Context(), rollout.TaskRef{Set: set})
-	require.NoError(t, err)
-	require.Equal(t, files.Key, got.Task.FilesRef.Key)
+	for i, task := range tasks {
+		got, err := acts.LoadTask(t.Context(), rollout.TaskRef{Set: set, Index: i})
+		require.NoError(t, err)
+		require.Equal(t, task.FilesRef.Key, got.Task.FilesRef.Key)
+	}
 
-	for _, key := range []string{set.Key, files.Key} {
+	for _, key := range []string{set.Key, files.Key, tests.Key} {
 		about, err := os.Stat(filepath.Join(dir, key))
 		require.NoError(t, err)
 		require.Less(t, time.Since(about.ModTime()), time.Hour, key)
