@@ -37,6 +37,7 @@ func rolloutsServer(t *testing.T) map[string]string {
 		"/rollouts/abc-1/logs/agent?":                 "agent says\n",
 		"/rollouts/abc-1/logs/verifier?":              "verifier says\n",
 		"/rollouts/abc-1/messages":                    `{"messages":[{"info":{"role":"user"}},{"info":{"role":"assistant"}}]}`,
+		"/rollouts/abc-1/again":                       `{"rollout_id":"abc-2"}`,
 		"/rollouts/abc-1/result":                      `{"files":{"/home/user/workdir/a/b.py":"x = 1\n","/home/user/workdir/../../../c":"out"}}`,
 		"/groups?id_prefix=whole&limit=100":           `{"groups":[]}`,
 		"/rollouts?id_prefix=whole&limit=100":         `{"rollouts":[{"rollout_id":"whole-1"}]}`,
@@ -101,6 +102,10 @@ func TestIDsMayBeShortened(t *testing.T) {
 	code, _, errText = rolloutd(t.Context(), vars, "trace", "zz")
 	require.Equal(t, 1, code)
 	require.NotContains(t, errText, "rolloutd ls --group zz", "nor is there a group of this id")
+
+	code, out, errText = rolloutd(t.Context(), vars, "run", "--again", "abc", "--detach")
+	require.Zero(t, code, errText)
+	require.Equal(t, "abc-2\n", out)
 
 	code, out, errText = rolloutd(t.Context(), vars, "ls", "--group", "abd")
 	require.Zero(t, code, errText)

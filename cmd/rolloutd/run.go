@@ -62,6 +62,8 @@ func runCommand(s std) *cobra.Command {
 	f.register(cmd)
 	f.tasks.register(cmd)
 	connect := serverFlag(cmd, s)
+	completeFlag(cmd, "again", completeFrom(connect, (*client.Client).IDs))
+
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if f.again != "" {
 			return f.runAgain(cmd, s, connect())
@@ -199,7 +201,12 @@ func (f *runFlags) checkTasks(cmd *cobra.Command, args []string) error {
 
 // runAgain starts another rollout like an existing one and follows it.
 func (f *runFlags) runAgain(cmd *cobra.Command, s std, c *client.Client) error {
-	started, err := c.Again(cmd.Context(), f.again, f.id)
+	id, err := c.Resolve(cmd.Context(), f.again)
+	if err != nil {
+		return hint(err, c)
+	}
+
+	started, err := c.Again(cmd.Context(), id, f.id)
 	if err != nil {
 		return hint(err, c)
 	}
