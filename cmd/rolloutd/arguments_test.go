@@ -23,7 +23,7 @@ func TestWrongArgumentsAreRefused(t *testing.T) {
 		{[]string{"run", task, "b.yaml"}, "task set: stat b.yaml: no such file or directory"},
 		{[]string{"run", task, " "}, "rolloutd run: TASK.yaml must not be empty"},
 		{[]string{"run", task, task, "--limit", "1"}, "--limit does not go with several files"},
-		{[]string{"run", task, task, "-n", "2"}, "--group-size does not go with several tasks"},
+		{[]string{"run", task, task, "--rollout-id", "r"}, "--rollout-id does not go with several tasks"},
 		{[]string{"run", ""}, "rolloutd run: TASK.yaml must not be empty"},
 		{[]string{"show"}, "rolloutd show takes ID, got none"},
 		{[]string{"show", " "}, "rolloutd show: ID must not be empty"},

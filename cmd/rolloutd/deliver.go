@@ -28,6 +28,7 @@ func deliverCommand(s std) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&spec.Sink, "sink", "", "name of a sink in the server's configuration")
 	cmd.Flags().BoolVar(&detach, "detach", false, "do not wait")
+	cmd.Flags().Bool("json", false, "print errors as JSON, as the delivery is in any case")
 	connect := serverFlag(cmd, s)
 	resolve := takesID(cmd, connect)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

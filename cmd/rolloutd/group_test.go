@@ -134,6 +134,10 @@ func TestCommandsTakeTheIDOfAGroup(t *testing.T) {
 	require.Zero(t, code, errText)
 	require.Equal(t, "aborting group g; show its result:  rolloutd show g\n", out)
 
+	code, out, errText = run("abort", "g", "--json")
+	require.Zero(t, code, errText)
+	require.JSONEq(t, `{"group_id":"g","aborted":true}`, out)
+
 	code, out, errText = run("show", "g")
 	require.Zero(t, code, errText)
 	require.Equal(

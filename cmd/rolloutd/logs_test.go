@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rolloutd/rolloutd/internal/cli"
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
@@ -248,7 +249,7 @@ func TestJSONInEveryState(t *testing.T) {
 		code, out, errText = rolloutd(t.Context(), vars, args...)
 		require.Equal(t, 1, code)
 
-		var said struct{ Error jsonError }
+		var said struct{ Error cli.JSONError }
 		require.NoError(t, json.Unmarshal([]byte(out), &said), out)
 		require.NotEmpty(t, said.Error.Kind)
 		require.NotEqual(t, fault.Internal, said.Error.Kind, args)

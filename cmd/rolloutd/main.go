@@ -17,7 +17,6 @@ import (
 	"github.com/rolloutd/rolloutd/internal/cli"
 	"github.com/rolloutd/rolloutd/internal/config"
 	"github.com/rolloutd/rolloutd/internal/daemon"
-	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
 func main() {
@@ -50,25 +49,39 @@ func run(ctx context.Context, args []string, s std) int {
 	case err == nil:
 		return cli.ExitOK
 	case errors.As(err, &code):
-		return int(code)
 	case ctx.Err() != nil && errors.Is(err, context.Cause(ctx)):
-		return cli.ExitDetached
-	}
+		code = cli.ExitDetached
+	default:
+		code = cli.ExitError
 
-	fmt.Fprintln(s.err, "rolloutd:", err)
+		fmt.Fprintln(s.err, "rolloutd:", err)
+	}
 
 	// A program that reads JSON gets JSON in every case. Of flags after one that does not parse, Changed says nothing.
 	if cmd.Flags().Lookup("json") != nil && slices.Contains(args, "--json") {
-		_ = json.NewEncoder(s.out).Encode(map[string]any{"error": jsonError{fault.KindOf(err), err.Error()}})
+		code.writeJSON(s.out, err)
 	}
 
-	return cli.ExitError
+	return int(code)
 }
 
-// jsonError is an error on the standard output of a command with --json.
-type jsonError struct {
-	Kind    fault.Kind `json:"kind,omitempty"`
-	Message string     `json:"message"`
+// writeJSON writes why a command ended with the code, where the command has not written it.
+func (e exitError) writeJSON(out io.Writer, err error) {
+	var why cli.JSONError
+
+	switch {
+	case e == cli.ExitTimeout:
+		why.Message = errTimeout.Error()
+	case e == cli.ExitDetached:
+		why.Message = "interrupted"
+	case err == nil || errors.As(err, new(exitError)):
+		return
+	default:
+		why = cli.NewJSONError(err)
+	}
+
+	// a closed pipe ends the command by its signal
+	_ = json.NewEncoder(out).Encode(map[string]any{"error": why})
 }
 
 func command(s std) *cobra.Command {

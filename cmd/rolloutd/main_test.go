@@ -212,9 +212,10 @@ func TestRunThatStopsWaitingLeavesTheRollout(t *testing.T) {
 	texts := map[string]string{"start_rollout": `{"rollout_id":"r1"}`}
 	ts := serveTools(t, texts)
 	task := taskFile(t, "instruction: x\n")
-	code, _, errText := rolloutd(t.Context(), nil, "run", task, "--server", ts.url, "--timeout", "3s")
+	code, out, errText := rolloutd(t.Context(), nil, "run", task, "--server", ts.url, "--timeout", "3s", "--json")
 	require.Equal(t, 124, code)
 	require.Contains(t, errText, "rolloutd show r1")
+	require.JSONEq(t, `{"error":{"message":"--timeout ran out"}}`, out)
 
 	ctx, cancel := context.WithCancel(t.Context())
 	ts = serveTools(t, texts)
@@ -227,8 +228,9 @@ func TestRunThatStopsWaitingLeavesTheRollout(t *testing.T) {
 		cancel()
 	}()
 
-	code, _, errText = rolloutd(ctx, nil, "run", task, "--server", ts.url)
+	code, out, errText = rolloutd(ctx, nil, "run", task, "--server", ts.url, "--json")
 	require.Equal(t, 130, code)
+	require.JSONEq(t, `{"error":{"message":"interrupted"}}`, out)
 	require.Contains(t, errText, "rolloutd abort r1")
 }
 

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -86,9 +85,9 @@ func regrade(ctx context.Context, s std, c *client.Client, jobs []cli.RegradeJob
 	err := cli.Regrade(ctx, c, jobs, concurrency, apply, func(r cli.Regraded) {
 		all = append(all, r)
 
-		if asJSON && r.Err == nil {
+		if asJSON {
 			// a closed pipe ends the command by its signal
-			_ = json.NewEncoder(s.out).Encode(r.Regrade)
+			_ = r.WriteJSON(s.out)
 		}
 
 		cli.RegradeLine(s.err, r)

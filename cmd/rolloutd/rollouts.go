@@ -166,6 +166,7 @@ func abortCommand(s std) *cobra.Command {
 		Args:    rolloutID,
 		GroupID: groupRollouts,
 	}
+	asJSON := cmd.Flags().Bool("json", false, "print JSON")
 	connect := serverFlag(cmd, s)
 	resolve := takesID(cmd, connect)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -188,6 +189,8 @@ func abortCommand(s std) *cobra.Command {
 			return hint(err, c)
 		case !a.Aborted:
 			return errors.New("not aborted: " + a.Reason)
+		case *asJSON:
+			return json.NewEncoder(s.out).Encode(map[string]any{kind + "_id": id, "aborted": true})
 		}
 
 		fmt.Fprintf(s.out, "aborting %s %s; show its result:  rolloutd show %[2]s\n", kind, id)

@@ -54,7 +54,7 @@ func runCommand(s std) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "run TASK.yaml|SET...",
 		Short:   "Run a rollout of a task, or of each task of several, and show its progress",
-		Long:    "Run submits the task to a server and follows the rollout to its result. The rollout runs on the server: Ctrl-C\nand --detach leave it running. With several files, a folder or a file of JSON lines it runs one rollout of each task.\n\n" + cli.ExitCodes,
+		Long:    "Run submits the task to a server and follows the rollout to its result. The rollout runs on the server: Ctrl-C\nand --detach leave it running. With several files, a folder or a file of JSON lines it runs one rollout of each task, or\na group, and prints a table of mean rewards, pass@k, outcomes, tokens and cost.\n\n" + cli.ExitCodes,
 		Example: "  rolloutd run examples/binary_search.yaml --endpoint scripted\n  rolloutd run task.yaml --base-url http://gpu:8000/v1 --model Qwen/Qwen3.5-4B",
 		Args:    func(cmd *cobra.Command, args []string) error { return f.checkTasks(cmd, args) },
 		GroupID: groupRollouts,
@@ -159,19 +159,19 @@ func (f *runFlags) register(cmd *cobra.Command) {
 	)
 	fl.BoolVar(&f.json, "json", false, "print the whole result as JSON on stdout")
 	fl.DurationVar(&f.timeout, "timeout", 0, "stop waiting after this long; the rollout continues")
-	fl.IntVarP(&f.groupSize, "group-size", "n", 0, "run this many rollouts of the task at the same time, as a group")
-	fl.IntVar(&f.concurrency, "concurrency", 4, "with several tasks: rollouts at once")
+	fl.IntVarP(&f.groupSize, "group-size", "n", 0, "run this many rollouts of each task at the same time, as a group")
+	fl.IntVar(&f.concurrency, "concurrency", 4, "with several tasks: rollouts, or groups, at once")
 	fl.Float64Var(
 		&f.minReward,
 		"min-reward",
 		0,
-		"with several tasks: exit with 1 if their mean reward is below this or a task has none, and with 0 otherwise",
+		"with several tasks: exit with 1 if the mean of their mean rewards is below this or a task has none, and with 0 otherwise",
 	)
 	fl.StringVar(
 		&f.resume,
 		"resume",
 		"",
-		"with several tasks: name of this run. The same name continues it: of the rollouts that ended, only infra_failed and aborted ones are repeated",
+		"with several tasks: name of this run. The same name continues it: of the rollouts that ended, only infra_failed and aborted ones are repeated, and groups with an infra_failed rollout or that were aborted",
 	)
 	cmd.MarkFlagsMutuallyExclusive("detach", "timeout")
 	cmd.MarkFlagsMutuallyExclusive("detach", "min-reward")
@@ -237,6 +237,10 @@ func (f *runFlags) apply(args map[string]any, s std) (map[string]any, error) {
 		if v != "" {
 			args[name] = v
 		}
+	}
+
+	if f.groupSize > 0 {
+		args["group_size"] = f.groupSize
 	}
 
 	if f.noVerify {
@@ -319,8 +323,6 @@ func (f *runFlags) waitContext(ctx context.Context) (context.Context, context.Ca
 // submit starts a rollout, or a group of them, and prints its id, or the server's answer as JSON.
 func (f *runFlags) submit(ctx context.Context, out io.Writer, c *client.Client, args map[string]any) error {
 	if f.groupSize > 0 {
-		args["group_size"] = f.groupSize
-
 		g, err := c.StartGroup(ctx, args)
 		if err != nil {
 			return err
@@ -349,7 +351,6 @@ func (f *runFlags) printStarted(out io.Writer, answer any, id string) error {
 
 // runGroup runs the task as a group and prints its rewards.
 func (f *runFlags) runGroup(ctx context.Context, s std, c *client.Client, args map[string]any) error {
-	args["group_size"] = f.groupSize
 	g, err := cli.RunGroup(ctx, c, args, s.err)
 
 	return f.finishGroup(s.out, g, hint(err, c))

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -29,9 +28,9 @@ func refuseFlags(cmd *cobra.Command, what string, names ...string) error {
 	return nil
 }
 
-// runSet runs one rollout of each task of sets and files, and prints their rewards.
+// runSet runs one rollout of each task of sets and files, or a group, and prints their rewards.
 func (f *runFlags) runSet(cmd *cobra.Command, s std, c *client.Client, paths []string) error {
-	if err := refuseFlags(cmd, "several tasks", "rollout-id", "group-size"); err != nil {
+	if err := refuseFlags(cmd, "several tasks", "rollout-id"); err != nil {
 		return err
 	}
 
@@ -48,7 +47,7 @@ func (f *runFlags) runSet(cmd *cobra.Command, s std, c *client.Client, paths []s
 		return err
 	}
 
-	run := cli.NamedRun{Server: c, Name: f.resume}
+	run := cli.NamedRun{Server: c, Name: f.resume, GroupSize: f.groupSize}
 	if f.resume != "" {
 		if err := run.Check(tasks); err != nil {
 			return err
@@ -65,9 +64,9 @@ func (f *runFlags) runSet(cmd *cobra.Command, s std, c *client.Client, paths []s
 	arguments := func(t taskset.Task) (map[string]any, error) { return f.argumentsOf(ctx, s, run, t) }
 
 	results, err := cli.RunTasks(ctx, c, tasks, f.concurrency, arguments, func(r cli.TaskResult) {
-		if f.json && r.Err == nil {
+		if f.json {
 			// a closed pipe ends the command by its signal
-			_ = json.NewEncoder(s.out).Encode(r.Result)
+			_ = r.WriteJSON(s.out)
 		}
 
 		cli.TaskLine(s.err, r)
@@ -92,21 +91,19 @@ func (f *runFlags) runSet(cmd *cobra.Command, s std, c *client.Client, paths []s
 	return nil
 }
 
-// argumentsOf returns the arguments of a task's rollout, with its id if the run has a name.
+// argumentsOf returns the arguments of a task's rollout or group, with its id if the run has a name.
 func (f *runFlags) argumentsOf(
 	ctx context.Context, s std, run cli.NamedRun, t taskset.Task,
 ) (map[string]any, error) {
 	arguments, err := f.apply(t.Arguments(), s)
-	if err != nil || run.Name == "" {
-		return arguments, err
+	if err == nil && run.Name != "" {
+		err = run.Identify(ctx, t, arguments)
 	}
-
-	arguments["rollout_id"], err = run.ID(ctx, t)
 
 	return arguments, err
 }
 
-// submitAll starts a rollout of each task and prints their ids, in the order of the tasks.
+// submitAll starts a rollout or a group of each task and prints their ids, in the order of the tasks.
 func (f *runFlags) submitAll(cmd *cobra.Command, s std, run cli.NamedRun, tasks []taskset.Task) error {
 	c := run.Server
 

@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"time"
@@ -88,6 +90,8 @@ func upstreamAction(
 	f := settings{s: s}
 	cmd := &cobra.Command{Use: name + " NAME", Short: short, Args: cli.Arguments("NAME")}
 	f.register(cmd)
+	asJSON := cmd.Flags().Bool("json", false, "print the endpoint's state as JSON")
+
 	completeEndpoints(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		cfg, err := f.load(nil)
@@ -105,40 +109,49 @@ func upstreamAction(
 			return trainerError(err, cfg)
 		}
 
-		state := "open"
-		if st.Paused {
-			state = "paused until " + st.Until.Local().Format(time.DateTime)
+		if *asJSON {
+			return json.NewEncoder(s.out).Encode(st)
 		}
 
-		if st.Version != "" {
-			state += ", weights " + st.Version
-		}
-
-		fmt.Fprintf(s.out, "%s: %s, %d calls in flight, %d waiting\n", args[0], state, st.InFlight, st.Queued)
-
-		if st.Unreachable != "" {
-			fmt.Fprintln(s.out, st.Unreachable)
-		}
-
-		if !st.SilentSince.IsZero() {
-			fmt.Fprintf(
-				s.out, "silent since %s, though it has calls: it may be frozen\n",
-				st.SilentSince.Local().Format(time.TimeOnly),
-			)
-		}
-
-		for _, word := range slices.Sorted(maps.Keys(st.Faults)) {
-			fmt.Fprintf(s.out, "%s: %d replies\n", word, st.Faults[word])
-		}
-
-		if st.Busy != "" && !st.Paused && st.Busy != st.Unreachable {
-			fmt.Fprintf(s.out, "new rollouts wait: %s\n", st.Busy)
-		}
+		printUpstream(s.out, args[0], st)
 
 		return nil
 	}
 
 	return cmd
+}
+
+// printUpstream writes an endpoint's state for people.
+func printUpstream(w io.Writer, name string, st gatewayapi.UpstreamStatus) {
+	state := "open"
+	if st.Paused {
+		state = "paused until " + st.Until.Local().Format(time.DateTime)
+	}
+
+	if st.Version != "" {
+		state += ", weights " + st.Version
+	}
+
+	fmt.Fprintf(w, "%s: %s, %d calls in flight, %d waiting\n", name, state, st.InFlight, st.Queued)
+
+	if st.Unreachable != "" {
+		fmt.Fprintln(w, st.Unreachable)
+	}
+
+	if !st.SilentSince.IsZero() {
+		fmt.Fprintf(
+			w, "silent since %s, though it has calls: it may be frozen\n",
+			st.SilentSince.Local().Format(time.TimeOnly),
+		)
+	}
+
+	for _, word := range slices.Sorted(maps.Keys(st.Faults)) {
+		fmt.Fprintf(w, "%s: %d replies\n", word, st.Faults[word])
+	}
+
+	if st.Busy != "" && !st.Paused && st.Busy != st.Unreachable {
+		fmt.Fprintf(w, "new rollouts wait: %s\n", st.Busy)
+	}
 }
 
 // trainerError says how to reach the trainer API of another gateway.

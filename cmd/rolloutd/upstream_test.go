@@ -38,6 +38,8 @@ func TestUpstream(t *testing.T) {
 		{[]string{"resume", "vllm"}, 0, "vllm: open, 0 calls"},
 		{[]string{"resume", "vllm", "--version", "step-12"}, 0, "vllm: open, weights step-12, 0 calls in flight"},
 		{[]string{"show", "vllm"}, 0, "vllm: open, weights step-12, 0 calls in flight"},
+		{[]string{"show", "vllm", "--json"}, 0, `{"version":"step-12","paused":false,"in_flight":0,"queued":0}`},
+		{[]string{"show", "vlmm", "--json"}, 1, `{"error":{"kind":"`},
 		{[]string{"resume", "vllm", "--version", "1..2"}, 1, "version: must be 1 to 128 letters"},
 		{[]string{"audit", "vllm"}, 0, "vllm: 0 turns scored again, 0 marked\n"},
 		{[]string{"audit", "vllm", "--turns", "-1"}, 1, "turns: must be from 1 to 1024"},

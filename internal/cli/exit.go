@@ -1,6 +1,9 @@
 package cli
 
-import "github.com/rolloutd/rolloutd/internal/rollout"
+import (
+	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
 
 // Exit codes of commands that wait for a rollout. Scripts depend on them: they are never renumbered.
 const (
@@ -44,3 +47,12 @@ func ExitCode(o rollout.Outcome) int {
 const ExitCodes = `Exit codes: 0 completed; 10 agent_failed, 11 agent_timeout, 12 budget_exhausted (graded as well);
 20 aborted, 30 setup_failed, 31 verifier_failed, 32 infra_failed (reward null); 1 no rollout;
 124 --timeout ran out, 130 interrupted: in both cases the rollout continues.`
+
+// JSONError is an error on the standard output of a command with --json.
+type JSONError struct {
+	Kind    fault.Kind `json:"kind,omitempty"`
+	Message string     `json:"message"`
+}
+
+// NewJSONError returns err as --json prints it.
+func NewJSONError(err error) JSONError { return JSONError{fault.KindOf(err), err.Error()} }

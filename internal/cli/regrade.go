@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -31,6 +32,15 @@ type Regraded struct {
 
 	// there is no grade
 	Err error
+}
+
+// WriteJSON writes the grade, or the error in its place, as a line of JSON.
+func (r Regraded) WriteJSON(w io.Writer) error {
+	if r.Err != nil {
+		return json.NewEncoder(w).Encode(map[string]any{"rollout_id": r.RolloutID, "error": NewJSONError(r.Err)})
+	}
+
+	return json.NewEncoder(w).Encode(r.Regrade)
 }
 
 // Regrade grades rollouts again, at most concurrency at once, and calls each at the end of each. If ctx ends, it

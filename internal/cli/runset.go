@@ -3,10 +3,9 @@ package cli
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
-	"slices"
 	"strings"
 	"sync"
 
@@ -18,18 +17,26 @@ import (
 	"github.com/rolloutd/rolloutd/internal/text"
 )
 
-// TaskResult is how the rollout of one task of a set ended.
+// TaskResult is how the rollout of one task of a set ended, or its group of rollouts.
 type TaskResult struct {
-	Task   taskset.Task
+	Task taskset.Task
+
+	// of the only rollout
 	Result rollout.Result
+
+	// of a group; nil: there is one rollout
+	Group *client.Group
+
+	// of the model calls of all its rollouts
+	Usage rollout.Usage
 
 	// there is no result
 	Err error
 }
 
 // RunTasks runs one rollout of each task, at most concurrency at once, and calls each at the end of each
-// rollout. It returns the results in the order of the tasks. args makes the arguments of a task. If ctx
-// ends, RunTasks returns its error; rollouts that have started continue.
+// rollout. It returns the results in the order of the tasks. args makes the arguments of a task; with a group_size
+// it is a group in place of a rollout. If ctx ends, RunTasks returns its error; rollouts that have started continue.
 func RunTasks(
 	ctx context.Context,
 	c *client.Client,
@@ -60,7 +67,7 @@ func RunTasks(
 			}
 
 			if r.Err == nil {
-				r.Result, _, r.Err = Run(ctx, c, a, io.Discard)
+				r.run(ctx, c, a)
 			}
 
 			if ctx.Err() != nil {
@@ -80,98 +87,79 @@ func RunTasks(
 	return results, g.Wait()
 }
 
-// TaskLine writes one line about a task of a set.
-func TaskLine(w io.Writer, r TaskResult) {
-	if r.Err != nil {
-		fmt.Fprintf(w, "  %-28s error: %v\n", r.Task.Name, r.Err)
+// run runs the rollout or the group with these arguments to its end.
+func (r *TaskResult) run(ctx context.Context, c *client.Client, args map[string]any) {
+	if args["group_size"] == nil {
+		r.Result, _, r.Err = Run(ctx, c, args, io.Discard)
+		r.Usage = r.Result.Usage
+
 		return
 	}
 
-	fmt.Fprintf(
-		w,
-		"  %-28s %s, reward %s, rollout %s\n",
-		r.Task.Name,
-		r.Result.Outcome,
-		rewardOf(r.Result.Reward),
-		r.Result.ID,
-	)
-}
-
-// SetTable writes the statistics of the results of a set, its outcomes, and what the model calls used.
-func SetTable(w io.Writer, results []TaskResult) {
-	row := func(name, format string, values ...any) {
-		fmt.Fprintf(w, "  %-9s "+format+"\n", append([]any{name}, values...)...)
+	g, err := RunGroup(ctx, c, args, io.Discard)
+	if err != nil {
+		r.Err = err
+		return
 	}
 
-	s := statisticsOf(results)
-	row("tasks", "%d, %d with a reward", len(results), s.N)
-	row("mean", "%.4g ± %.4g", s.Mean, s.Std)
-	row("passed", "%d", s.Pass)
+	r.Group = &g
 
-	outcomes, used := map[string]int{}, rollout.Usage{}
-
-	for _, r := range results {
-		if r.Err != nil {
-			outcomes["no result"]++
-			continue
-		}
-
-		outcomes[string(r.Result.Outcome)]++
-
-		used.PromptTokens += r.Result.Usage.PromptTokens
-		used.CompletionTokens += r.Result.Usage.CompletionTokens
-		used.CostUSD += r.Result.Usage.CostUSD
-	}
-
-	for _, name := range slices.Sorted(maps.Keys(outcomes)) {
-		row("outcome", "%s: %d", name, outcomes[name])
-	}
-
-	row("tokens", "%d in prompts, %d sampled", used.PromptTokens, used.CompletionTokens)
-
-	if used.CostUSD > 0 {
-		row("cost", "%.4g US dollars", used.CostUSD)
-	}
-}
-
-func statisticsOf(results []TaskResult) rollout.Statistics {
-	var rewards []float64
-
-	for _, r := range results {
-		if r.Err == nil && r.Result.Reward != nil {
-			rewards = append(rewards, *r.Result.Reward)
+	for _, m := range g.Members {
+		for _, id := range append(m.Lost, m.RolloutID) {
+			// A rollout that was aborted before it began has no result, and has called no model.
+			if head, err := c.Head(ctx, id); err == nil {
+				r.Usage.Add(head.Usage)
+			}
 		}
 	}
-
-	return rollout.StatisticsOf(rewards)
 }
 
-// BelowReward returns an error if the mean reward of a set is below least, or a task has no reward: then the
-// mean is not known.
-func BelowReward(results []TaskResult, least float64) error {
-	switch s := statisticsOf(results); {
-	case s.N < len(results):
-		return fmt.Errorf("--min-reward: %d of %d tasks have no reward", len(results)-s.N, len(results))
-	case s.Mean < least:
-		return fmt.Errorf("--min-reward: the mean reward is %.4g, below %g", s.Mean, least)
-	default:
+// members are the task's rollouts, also where there is one only.
+func (r *TaskResult) members() []rollout.Member {
+	switch {
+	case r.Err != nil:
 		return nil
+	case r.Group != nil:
+		return r.Group.Members
+	default:
+		return []rollout.Member{{RolloutID: r.Result.ID, Outcome: r.Result.Outcome, Reward: r.Result.Reward}}
 	}
 }
 
-// SetExitCode is the exit code of a set: that of its first task that did not complete.
-func SetExitCode(results []TaskResult) int {
-	for _, r := range results {
-		if r.Err != nil {
-			return ExitError
-		}
+// statistics describes the rewards of the task's rollouts.
+func (r *TaskResult) statistics() rollout.Statistics {
+	return rollout.StatisticsOf(rollout.GroupState{Members: r.members()}.Rewards())
+}
 
-		if code := ExitCode(r.Result.Outcome); code != ExitOK {
-			return code
-		}
+// TaskLine writes one line about a task of a set.
+func TaskLine(w io.Writer, r TaskResult) {
+	switch {
+	case r.Err != nil:
+		fmt.Fprintf(w, "  %-28s error: %v\n", r.Task.Name, r.Err)
+	case r.Group != nil:
+		fmt.Fprintf(w, "  %-28s %s, rewards %s, group %s\n", r.Task.Name, r.Group.Outcome, rewards(r.members()), r.Group.ID)
+	default:
+		fmt.Fprintf(
+			w,
+			"  %-28s %s, reward %s, rollout %s\n",
+			r.Task.Name,
+			r.Result.Outcome,
+			rewardOf(r.Result.Reward),
+			r.Result.ID,
+		)
 	}
+}
 
-	return ExitOK
+// WriteJSON writes the result of the rollout or the group, or the error in its place, as a line of JSON.
+func (r *TaskResult) WriteJSON(w io.Writer) error {
+	switch {
+	case r.Err != nil:
+		return json.NewEncoder(w).Encode(map[string]any{"task": r.Task.Name, "error": NewJSONError(r.Err)})
+	case r.Group != nil:
+		return json.NewEncoder(w).Encode(r.Group)
+	default:
+		return json.NewEncoder(w).Encode(r.Result)
+	}
 }
 
 // OracleProblem says why the rollout of the agent oracle does not prove that the task can be solved; "" if it does.

@@ -225,6 +225,15 @@ type Usage struct {
 	CostUSD float64 `json:"cost_usd,omitempty"`
 }
 
+// Add adds what other model calls used.
+func (u *Usage) Add(other Usage) {
+	u.Turns += other.Turns
+	u.PromptTokens += other.PromptTokens
+	u.CachedPromptTokens += other.CachedPromptTokens
+	u.CompletionTokens += other.CompletionTokens
+	u.CostUSD += other.CostUSD
+}
+
 // TurnKind says what a model call was for.
 type TurnKind string
 

@@ -40,6 +40,12 @@ func (c *Client) Stored(ctx context.Context, id string) (r rollout.Result, err e
 	return r, err
 }
 
+// Head returns the result of a rollout that is done without its model calls and files.
+func (c *Client) Head(ctx context.Context, id string) (r rollout.Result, err error) {
+	err = c.stored(ctx, id, "result?part=head", &r)
+	return r, err
+}
+
 // Turns returns the turns after a turn of a rollout that is done, a page at a time.
 func (c *Client) Turns(ctx context.Context, id string, after int) (p transcript.Page, err error) {
 	err = c.stored(ctx, id, fmt.Sprintf("turns?after=%d", after), &p)
