@@ -31,7 +31,7 @@ func TestPageIsAccessible(t *testing.T) {
 	require.Equal(t, http.StatusAccepted, status, out)
 	groups.finish("siblings", new(1.0), new(0.5))
 
-	for _, id := range []string{"siblings-0", "siblings-1"} {
+	for _, id := range []string{"siblings-0", "siblings-1", "math-0"} {
 		r.begin(id)
 	}
 
@@ -48,7 +48,8 @@ func TestPageIsAccessible(t *testing.T) {
 		{"#/groups", `document.querySelector("#group-list a")`},
 		{"#/groups/siblings", `document.querySelector("#group td")`},
 		{"#/producers", `document.querySelector("#producer-list a")`},
-		{"#/producers/math", `document.querySelector("#producer td")`},
+		{"#/producers/math", `document.querySelector("#producer .curves")`},
+		{"#/tasks/sorted", `document.querySelector("#task h2")`},
 		{"#/rollouts/siblings-0", `document.querySelector("#rollout [data-turn='6']")`},
 		{"#/rollouts/siblings-0?tab=calls", `document.querySelector("#panel-calls td")`},
 		{"#/rollouts/siblings-0?tab=verifier", `document.querySelector("#panel-verifier dt")`},

@@ -437,9 +437,9 @@ func (f *fake) List(_ context.Context, q rollout.Filter) (rollout.Page, error) {
 	return page, nil
 }
 
-// Counts counts what List lists, without bins.
+// Counts counts what List lists, in one period and without bins.
 func (f *fake) Counts(ctx context.Context, q rollout.Filter) (rollout.Counts, error) {
-	c := rollout.Counts{Outcomes: map[rollout.Outcome]int{}, Rewards: []rollout.Bin{}, Turns: []rollout.Bin{}, Durations: []rollout.Bin{}}
+	c := rollout.Counts{Outcomes: map[rollout.Outcome]int{}, Rewards: []rollout.Bin{}, Turns: []rollout.Bin{}, Durations: []rollout.Bin{}, Periods: []rollout.Period{}}
 
 	q.Status, q.Limit = rollout.StatusDone, 1000
 
@@ -447,6 +447,10 @@ func (f *fake) Counts(ctx context.Context, q rollout.Filter) (rollout.Counts, er
 	for _, r := range page.Rollouts {
 		c.Rollouts++
 		c.Outcomes[r.Outcome]++
+	}
+
+	if at := time.Unix(1_700_000_000, 0); c.Rollouts > 0 {
+		c.Periods = []rollout.Period{{Start: at, End: at.Add(time.Minute), Rollouts: c.Rollouts, Outcomes: c.Outcomes}}
 	}
 
 	return c, err

@@ -39,7 +39,7 @@ func (x indexed) Counts(ctx context.Context, f rollout.Filter) (rollout.Counts, 
 }
 
 // startList starts a server whose index has these rollouts.
-func startList(t *testing.T, results ...rollout.Result) *rig {
+func startList(t *testing.T, producers envserver.Producers, results ...rollout.Result) *rig {
 	t.Helper()
 
 	s, err := store.Open(t.Context(), t.TempDir())
@@ -64,7 +64,7 @@ func startList(t *testing.T, results ...rollout.Result) *rig {
 			f.end(r.ID, r.Outcome)
 		}
 
-		o.Rollouts = indexed{f, index}
+		o.Rollouts, o.Producers = indexed{f, index}, producers
 	})
 }
 
@@ -100,7 +100,7 @@ func training(n int) (all []rollout.Result) {
 // A researcher filters by the histograms of all rollouts, sorts all of them by a column, and chooses the columns.
 func TestPageOfRollouts(t *testing.T) {
 	t.Parallel()
-	r := startList(t, training(200)...)
+	r := startList(t, newFakeProducers(), training(200)...)
 	b := newBrowser(t, 1280, 900)
 	rows := func(n int) { b.eventually(fmt.Sprintf(`document.querySelectorAll("#list tbody tr").length === %d`, n)) }
 	click := func(selector, text string) {
@@ -168,10 +168,52 @@ func TestPageOfRollouts(t *testing.T) {
 	b.requireReadable("rollouts on a phone")
 }
 
+// A researcher sees a task and a producer over time, and goes from a period to its rollouts.
+func TestPageOverTime(t *testing.T) {
+	t.Parallel()
+
+	producers := newFakeProducers()
+	producers.states["math"] = mathProducer()
+	r := startList(t, producers, training(200)...)
+	b := newBrowser(t, 1280, 900)
+
+	b.run(chromedp.Navigate(r.url + "/web/#/producers/math"))
+	b.waitForText("#producer .legend", "agent timeout")
+	b.eventually(`document.querySelectorAll("#producer .curves figure").length === 7`)
+	b.run(chromedp.EmulateViewport(1280, 1000))
+	b.savePicture("training")
+	b.requireReadable("producer")
+
+	// the first period, by the mouse and by its row in the table
+	b.eventually(`(document.querySelector("#producer details summary").click(), true)`)
+	b.eventually(`((row) => {
+		window.wanted = Number(row?.querySelector(".number").textContent);
+		return wanted > 0;
+	})(document.querySelector("#producer details tbody tr"))`)
+	b.saveScreenshot("producer-table")
+	b.eventually(`(document.querySelector("#producer .hit").dispatchEvent(new MouseEvent("click", {bubbles: true})), true)`)
+	b.eventually(`location.hash.includes("id_prefix=math-") && location.hash.includes("since=") && location.hash.includes("until=")`)
+	b.eventually(`document.querySelector("#total").textContent === wanted + " ended"`)
+
+	b.run(chromedp.Navigate(r.url + "/web/#/rollouts?task_id=parse-dates-1"))
+	b.eventually(`((link) => (link?.click(), Boolean(link)))(document.querySelector("#list a[href='#/tasks/parse-dates-1']"))`)
+	b.waitForText("#task", "parse-dates-1")
+	b.waitForText("#task dl", "Passed")
+	b.eventually(`document.querySelectorAll("#task .curves figure").length === 7`)
+	b.run(setColorScheme("dark"))
+	b.saveScreenshot("task-dark")
+	b.requireReadable("task dark")
+	b.run(chromedp.EmulateViewport(360, 740))
+	b.eventually(`(document.querySelector("#task details summary").click(), true)`)
+	b.requireReadable("task on a phone")
+	b.run(chromedp.Navigate(r.url + "/web/#/tasks/none"))
+	b.waitForText("#task", "No rollout has ended yet.")
+}
+
 // A researcher selects rollouts, compares two of them, runs and grades them again, and saves them as one file.
 func TestPageOfSelectedRollouts(t *testing.T) {
 	t.Parallel()
-	r := startList(t, training(8)...)
+	r := startList(t, newFakeProducers(), training(8)...)
 	r.record(mendingSession())
 
 	b := newBrowser(t, 1280, 900)

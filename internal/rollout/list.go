@@ -219,6 +219,9 @@ type Counts struct {
 	Turns     []Bin `json:"turns"`
 	Durations []Bin `json:"durations_s"`
 
+	// Periods have the rollouts by the time of their start, earliest first, without the empty ones: at most MaxPeriods.
+	Periods []Period `json:"periods"`
+
 	// Unindexed counts the rollouts that have ended and are not counted yet.
 	Unindexed int `json:"unindexed,omitempty"`
 }
@@ -229,4 +232,29 @@ type Bin struct {
 	Min   float64 `json:"min"`
 	Max   float64 `json:"max"`
 	Count int     `json:"count"`
+}
+
+// MaxPeriods bounds Counts.Periods.
+const MaxPeriods = 60
+
+// Period describes the rollouts that started from Start on and before End: a list with these bounds has exactly them.
+// All periods of an answer have the same length.
+type Period struct {
+	Start time.Time `json:"start"`
+	End   time.Time `json:"end"`
+
+	Rollouts int             `json:"rollouts"`
+	Outcomes map[Outcome]int `json:"outcomes"`
+
+	// Rewarded counts those with a reward, and Passed those with a reward of 1 or more.
+	Rewarded int `json:"rewarded"`
+	Passed   int `json:"passed"`
+
+	// MeanReward is that of the Rewarded ones; absent: there are none.
+	MeanReward *float64 `json:"mean_reward,omitempty"`
+
+	// sums over the rollouts that have the number
+	Turns            int64   `json:"turns"`
+	CompletionTokens int64   `json:"completion_tokens"`
+	Duration         float64 `json:"duration_s"`
 }

@@ -28,37 +28,60 @@ func (x *Index) Counts(ctx context.Context, f rollout.Filter) (c rollout.Counts,
 func (x *Index) counts(ctx context.Context, s selection) (rollout.Counts, error) {
 	c := rollout.Counts{Outcomes: map[rollout.Outcome]int{}}
 
-	rows, err := x.db.QueryContext(ctx, s.query("r.outcome, r.reward, r.turns, r.duration"), s.args...)
+	all, err := x.ended(ctx, s)
 	if err != nil {
 		return c, err
 	}
-	defer rows.Close()
 
 	var rewards, turns, durations []float64
 
-	for rows.Next() {
-		var (
-			outcome                rollout.Outcome
-			reward, turn, duration sql.Null[float64]
-		)
-		if err := rows.Scan(&outcome, &reward, &turn, &duration); err != nil {
-			return c, err
-		}
-
+	for _, r := range all {
 		c.Rollouts++
-		c.Outcomes[outcome]++
+		c.Outcomes[r.outcome]++
 
-		rewards, turns = appendKnown(rewards, reward), appendKnown(turns, turn)
-		durations = appendKnown(durations, duration)
-	}
-
-	for i := range durations {
-		durations[i] = time.Duration(durations[i] * float64(time.Microsecond)).Seconds()
+		rewards, turns = appendKnown(rewards, r.reward), appendKnown(turns, r.turns)
+		durations = appendKnown(durations, r.seconds())
 	}
 
 	c.Rewards, c.Turns, c.Durations = evenBins(rewards), roundBins(turns), roundBins(durations)
+	c.Periods = periods(all)
 
-	return c, rows.Err()
+	return c, nil
+}
+
+// ended are the numbers of a rollout that has ended.
+type ended struct {
+	outcome rollout.Outcome
+	reward  sql.Null[float64]
+	turns   sql.Null[float64]
+	tokens  sql.Null[int64]
+
+	// in microseconds
+	duration sql.Null[float64]
+	started  int64
+}
+
+func (e ended) seconds() sql.Null[float64] {
+	return sql.Null[float64]{V: time.Duration(e.duration.V * float64(time.Microsecond)).Seconds(), Valid: e.duration.Valid}
+}
+
+func (x *Index) ended(ctx context.Context, s selection) (all []ended, err error) {
+	rows, err := x.db.QueryContext(ctx, s.query("r.outcome, r.reward, r.turns, r.tokens, r.duration, r.started"), s.args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+
+	for rows.Next() {
+		var e ended
+		if err := rows.Scan(&e.outcome, &e.reward, &e.turns, &e.tokens, &e.duration, &e.started); err != nil {
+			return nil, err
+		}
+
+		all = append(all, e)
+	}
+
+	return all, rows.Err()
 }
 
 func appendKnown(all []float64, n sql.Null[float64]) []float64 {

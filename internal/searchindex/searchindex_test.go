@@ -591,6 +591,8 @@ func TestCounts(t *testing.T) {
 
 	got, err := d.index.Counts(t.Context(), rollout.Filter{})
 	require.NoError(t, err)
+
+	got.Periods = nil // another test's
 	require.Equal(t, rollout.Counts{
 		Rollouts: 5, Outcomes: map[rollout.Outcome]int{rollout.Completed: 3, rollout.AgentFailed: 2},
 		Rewards:   []rollout.Bin{{Min: 0.5, Max: 0.5, Count: 2}, {Min: 1, Max: 1, Count: 1}},
@@ -606,6 +608,51 @@ func TestCounts(t *testing.T) {
 	got, err = d.index.Counts(t.Context(), rollout.Filter{Query: "missing"})
 	require.NoError(t, err)
 	require.Zero(t, got.Rollouts)
+}
+
+// A run is divided into periods of one length, however long it took, and the bounds of each select its rollouts.
+func TestPeriodsOfCounts(t *testing.T) {
+	t.Parallel()
+
+	for _, apart := range []time.Duration{0, time.Millisecond, 7 * time.Second, 11 * time.Minute, 1000 * time.Hour} {
+		d := newDeployment(t)
+
+		for i := range 100 {
+			r := result(fmt.Sprint("r", i), i)
+			begin := time.Date(1999, 12, 31, 23, 59, 59, 0, time.UTC).Add(time.Duration(i) * apart)
+			r.Attempts = []rollout.Attempt{{Number: 1, Turns: 3, StartedAt: begin, EndedAt: begin.Add(time.Minute)}}
+
+			if r.Reward = nil; i%4 > 0 {
+				r.Reward = new(float64(i%4) / 3)
+			}
+
+			d.end(r)
+		}
+
+		require.NoError(t, d.index.Update(t.Context()))
+
+		got, err := d.index.Counts(t.Context(), rollout.Filter{})
+		require.NoError(t, err)
+		require.LessOrEqual(t, len(got.Periods), rollout.MaxPeriods)
+
+		var sum rollout.Period
+
+		for _, p := range got.Periods {
+			of, err := d.index.Counts(t.Context(), rollout.Filter{Since: p.Start, Until: p.End})
+			require.NoError(t, err)
+			require.Equal(t, p.Rollouts, of.Rollouts, apart)
+			require.Equal(t, got.Periods[0].End.Sub(got.Periods[0].Start), p.End.Sub(p.Start))
+
+			sum.Rollouts, sum.Rewarded, sum.Passed = sum.Rollouts+p.Rollouts, sum.Rewarded+p.Rewarded, sum.Passed+p.Passed
+			sum.Duration, sum.Turns = sum.Duration+p.Duration, sum.Turns+p.Turns
+		}
+
+		require.Equal(t, rollout.Period{Rollouts: 100, Rewarded: 75, Passed: 25, Turns: 300, Duration: 6000}, sum)
+
+		if apart == 0 {
+			require.InDelta(t, 2.0/3, *got.Periods[0].MeanReward, 1e-9)
+		}
+	}
 }
 
 // Many different rewards are counted in bars of the same width.

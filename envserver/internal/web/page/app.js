@@ -10,16 +10,18 @@ import * as producers from "./producers.js";
 import * as rollout from "./rollout.js";
 import * as rollouts from "./rollouts.js";
 import { place } from "./saved.js";
+import { task } from "./tasks.js";
 
 const pages = {
   playground: () => playground(), rollouts: (_, query) => rollouts.list(query), rollout: (id, query) => rollout.rollout(id, query),
-  groups: () => groups.list(), group: (id) => groups.group(id), producers: () => producers.list(), producer: (id) => producers.producer(id), compare: (ids) => pair(ids),
+  groups: () => groups.list(), group: (id) => groups.group(id), producers: () => producers.list(), producer: (id) => producers.producer(id), task: (id) => task(id), compare: (ids) => pair(ids),
 };
 
 function where() {
   const [path, query] = location.hash.replace(/^#\//, "").split("?");
   const [page, id] = path.split("/");
   if (page === "compare" && id) return [page, decodeURIComponent(id)];
+  if (page === "tasks" && id) return ["task", decodeURIComponent(id)];
   if (!["rollouts", "groups", "producers"].includes(page)) return ["playground"];
   return [id ? page.slice(0, -1) : page, id && decodeURIComponent(id), new URLSearchParams(query)];
 }
@@ -33,7 +35,7 @@ async function open() {
   document.title = `${id ?? page[0].toUpperCase() + page.slice(1)} – rolloutd`;
   for (const name of Object.keys(pages)) show(name, name === page);
   for (const link of document.querySelectorAll("nav a")) {
-    const here = link.getAttribute("href") === (page === "playground" ? "#/" : `#/${page === "compare" ? "rollouts" : page.replace(/s?$/, "s")}`);
+    const here = link.getAttribute("href") === (page === "playground" ? "#/" : `#/${["compare", "task"].includes(page) ? "rollouts" : page.replace(/s?$/, "s")}`);
     if (here) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }

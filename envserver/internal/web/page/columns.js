@@ -1,11 +1,20 @@
 // The columns of the list of rollouts, and which of them are shown.
 import { el, link, seconds } from "./dom.js";
+import { place } from "./saved.js";
 import { visible } from "./text.js";
 
 const kept = "columns"; // in the browser, and in the page's address
 
 /** rolloutLink returns a link to a rollout's page. */
 export const rolloutLink = (id) => link("rollouts", id);
+
+/** taskLink returns a link to a task's page, which a saved page does not have. */
+export const taskLink = (id) => {
+  if (place) return visible(id);
+  const a = link("tasks", id);
+  a.textContent = visible(id);
+  return a;
+};
 
 // lasted is how long a rollout has taken, in seconds.
 const lasted = (r) => ((r.finished_at ? Date.parse(r.finished_at) : Date.now()) - Date.parse(r.started_at)) / 1000;
@@ -15,7 +24,7 @@ const count = (n) => n?.toLocaleString("en");
 // The key is the field by which the server sorts; null: it does not.
 const columns = [
   { name: "Rollout", key: "rollout_id", fixed: true, cell: (r) => el("span", {}, rolloutLink(r.rollout_id), r.match ? el("small", { class: "match" }, visible(r.match)) : null) },
-  { name: "Task", key: "task_id", usual: true, cell: (r) => named(r.task_id) },
+  { name: "Task", key: "task_id", usual: true, cell: (r) => (r.task_id ? taskLink(r.task_id) : "") },
   { name: "Group", key: "group_id", cell: (r) => (r.group_id ? link("groups", r.group_id) : "") },
   { name: "Agent", key: "agent", usual: true, cell: (r) => named(r.agent) },
   { name: "Model", key: "model", usual: true, cell: (r) => named(r.model) },

@@ -3,7 +3,7 @@ import { get, post } from "./api.js";
 import { compare } from "./compare.js";
 import { $, complain, el, facts, link, section, show, table } from "./dom.js";
 import { keep } from "./keep.js";
-import { outcome, rolloutLink } from "./columns.js";
+import { outcome, rolloutLink, taskLink } from "./columns.js";
 
 const maxItems = 100; // of the list
 
@@ -62,7 +62,7 @@ function details(g) {
   const passes = s.n ? [`${s.pass} of ${s.n}`, ...Object.entries(g.pass_at_k).map(([k, p]) => `pass@${k} ${p.toFixed(3)}`)].join(", ") : "";
   return [
     facts([
-      ["Task", g.task_id], ["Outcome", standing(g)], ["Error", g.error], ["Rollouts", `${g.size}, ${g.members.filter((m) => m.outcome).length} ended, ${s.n} with a reward`],
+      ["Task", g.task_id && taskLink(g.task_id)], ["Outcome", standing(g)], ["Error", g.error], ["Rollouts", `${g.size}, ${g.members.filter((m) => m.outcome).length} ended, ${s.n} with a reward`],
       ["Rewards", s.n ? `mean ${s.mean.toFixed(3)}, standard deviation ${s.std.toFixed(3)}` : "none"], ["Passed", passes], ["Replaced", g.replaced || ""],
     ]),
     ...section("Rollouts", ["Rollout", "Outcome", { number: "Reward" }, { number: "Advantage" }, "Replaces", "Error"], members(g)),

@@ -1,5 +1,6 @@
 // Producers and deliveries, for operators.
 import { get, post } from "./api.js";
+import { curves } from "./curves.js";
 import { $, complain, el, facts, link, section, table } from "./dom.js";
 import { groupLink } from "./groups.js";
 import { keep } from "./keep.js";
@@ -23,11 +24,20 @@ export async function list() {
 export async function producer(id) {
   const path = "producers/" + encodeURIComponent(id);
   // The buttons are not redrawn, so that no click is lost.
-  const live = el("div");
+  const [live, lists] = [el("div"), el("div")];
+  const history = el("div"); // redrawn only if it has changed, so that an open table stays open
+  const rollouts = { id_prefix: id + "-" };
+  const listOf = (filters = {}) => "#/rollouts?" + new URLSearchParams({ ...rollouts, ...filters });
+  let drawn = "";
   const draw = async () => {
-    const [state, backlog] = await Promise.all([get(path), get(`deliveries?limit=${maxItems}`)]);
+    const [state, backlog, counts] = await Promise.all([get(path), get(`deliveries?limit=${maxItems}`), get("counts?" + new URLSearchParams(rollouts)).catch(() => null)]);
+    const now = JSON.stringify(counts?.periods);
+    if (now !== drawn && counts) history.replaceChildren(el("h2", {}, "Rollouts over time"), el("p", {}, el("a", { href: listOf() }, "All of them")), curves(counts.periods, listOf));
+    drawn = now;
     for (const [button, open] of buttons) button.hidden = !open(state);
-    live.replaceChildren(...standing(state, backlog.deliveries.filter((d) => d.group_id.startsWith(id + "-"))));
+    const [summary, ...sections] = standing(state, backlog.deliveries.filter((d) => d.group_id.startsWith(id + "-")));
+    live.replaceChildren(summary);
+    lists.replaceChildren(...sections);
   };
   const button = (text, to, body, open) => [el("button", { type: "button", hidden: true, click: (event) => change(event.target, path + to, body, draw) }, text), open];
   const buttons = [
@@ -36,7 +46,7 @@ export async function producer(id) {
     button("Stop when all is delivered", "/change", { stop: true }, (s) => s.phase === "running" || s.phase === "paused"),
     button("Abort", "/abort", { reason: "abort requested on the web page" }, (s) => s.phase !== "done"),
   ];
-  $("producer").replaceChildren(el("h2", { id: "producer-title" }, id), el("div", { class: "row" }, buttons.map(([b]) => b)), live);
+  $("producer").replaceChildren(el("h2", { id: "producer-title" }, id), el("div", { class: "row" }, buttons.map(([b]) => b)), live, history, lists);
   await keep(draw);
 }
 

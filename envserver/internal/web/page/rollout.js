@@ -6,7 +6,7 @@ import { painter } from "./code.js";
 import { $, complain, el, facts, pretty, reveal, seconds } from "./dom.js";
 import { files } from "./files.js";
 import { groupLink } from "./groups.js";
-import { outcome, rolloutLink } from "./columns.js";
+import { outcome, rolloutLink, taskLink } from "./columns.js";
 import { place as savedPlace } from "./saved.js";
 import { search } from "./search.js";
 import { stepList } from "./steps.js";
@@ -185,7 +185,7 @@ function standing(state, head, turns) {
     ["bad", state.error || head?.error], ["warn", state.waiting], ["warn", head?.grading?.why], ["warn", head?.untrained], ...(head?.resource_causes ?? []).map((c) => ["bad", cause(c)]),
   ].filter(([, text]) => text);
   const known = [
-    ["Task", visible(state.task_id ?? "")], ["Step", visible(state.step ?? "")], ["Group", state.group_id && groupLink(state.group_id)], ["Model", models.map(visible).join(", ")], ["Weights", range(versions.map(visible))],
+    ["Task", state.task_id && taskLink(state.task_id)], ["Step", visible(state.step ?? "")], ["Group", state.group_id && groupLink(state.group_id)], ["Model", models.map(visible).join(", ")], ["Weights", range(versions.map(visible))],
     ["Turns", head ? usage.turns || turns.length : state.turns], ["Tokens", usage?.prompt_tokens ? `${usage.prompt_tokens.toLocaleString("en")} in, ${usage.completion_tokens.toLocaleString("en")} out` : ""],
     ["Cost", usage?.cost_usd ? `$${usage.cost_usd.toPrecision(2)}` : ""], ["Time", seconds((end - Date.parse(state.started_at)) / 1000)], ["Attempt", state.attempt > 1 ? state.attempt : ""], ["Host", visible(state.host ?? "")], ["Sandbox", visible(state.sandbox_id ?? head?.sandbox_id ?? "")],
   ];
