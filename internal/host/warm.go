@@ -15,8 +15,9 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// takeTimeout bounds the check and the hand-over of a warm sandbox. A rollout that gets none is created a cold one.
-const takeTimeout = 3 * time.Second
+// takeTimeout bounds the check and the hand-over of a warm sandbox. A rollout that gets none is created a cold one,
+// which takes longer on a busy machine, where an agent answers after seconds.
+const takeTimeout = 10 * time.Second
 
 // WarmAgent describes the agent of a warm sandbox: its name, and the part of the job that is known before
 // the sandbox exists.
