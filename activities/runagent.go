@@ -281,7 +281,7 @@ func (a *Activities) openEpisode(
 	// a grader's calls are not the policy's steps
 	if !scoring {
 		// until the launch is marked: a call could keep the sandbox from starting the mark's process
-		o.Held = true
+		o.WaitForAccept = true
 		o.Reporter = agent.NewReporter(a.o.Events.Of(in.Target))
 	}
 

@@ -16,7 +16,7 @@ import (
 
 // stateFrame is the latest state request of a connection, as sent, and its answer. Clients poll.
 type stateFrame struct {
-	asked string
+	request string
 
 	// of the session by then
 	changes int
@@ -31,7 +31,7 @@ func (s *Server) messages() func(context.Context, *session.Session, []byte) any 
 	return func(ctx context.Context, sess *session.Session, raw []byte) any {
 		// read before the state
 		changes := sess.Changes()
-		if last.answer != nil && last.changes == changes && last.asked == string(raw) {
+		if last.answer != nil && last.changes == changes && last.request == string(raw) {
 			return last.answer
 		}
 
@@ -47,7 +47,7 @@ func (s *Server) messages() func(context.Context, *session.Session, []byte) any 
 			return out
 		}
 
-		last = stateFrame{asked: string(raw), changes: changes, answer: answer}
+		last = stateFrame{request: string(raw), changes: changes, answer: answer}
 
 		return last.answer
 	}

@@ -75,7 +75,7 @@ func exported(t *testing.T, records []*trace.Record) string {
 		rec.Began, rec.Latency, rec.Tries = time.Unix(1700000000, 0), time.Duration(i+1)*time.Second/7, 1
 		require.NoError(t, log.Append(rec))
 
-		if rec.Whole() {
+		if rec.Complete() {
 			require.NoError(t, log.Delivered(rec.Turn))
 		}
 	}

@@ -27,7 +27,7 @@ type attempt struct {
 	place activities.Place
 
 	// its host did not take a step in time: later steps wait less for it
-	hostGone bool
+	hostLost bool
 
 	// log of the installation, for people
 	install string
@@ -162,7 +162,7 @@ func (a *attempt) failed(phase rollout.Phase, err error) error {
 
 	a.phase = phase
 	if isScheduleToStartTimeout(err) {
-		a.hostGone = true
+		a.hostLost = true
 		return fault.New(fault.Unavailable, "host %q did not take the step within %s", a.place.Host, hostReturn)
 	}
 

@@ -66,7 +66,7 @@ func (r *run) collect(a *attempt) {
 // lost returns why collecting failed. It does not replace the error of the attempt itself.
 func (a *attempt) lost(err error) error {
 	if isScheduleToStartTimeout(err) {
-		a.hostGone = true
+		a.hostLost = true
 		return fault.New(fault.Unavailable, "host %q is gone", a.place.Host)
 	}
 

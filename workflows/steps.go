@@ -48,7 +48,7 @@ type step struct {
 // onHost is the context of an activity on the host of the current attempt.
 func (r *run) onHost(ctx workflow.Context, s step) workflow.Context {
 	wait := hostReturn
-	if r.current.hostGone {
+	if r.current.hostLost {
 		wait = goneReturn
 	}
 

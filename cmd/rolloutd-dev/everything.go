@@ -38,7 +38,7 @@ func everything(ctx context.Context, f *flags, args []string) error {
 
 	begin := time.Now()
 	d := daemon.New(daemon.Options{
-		Config: cfg, Log: log.own, Roles: daemon.Roles{Serve: true, Worker: true, Gateway: true, Model: true},
+		Config: cfg, Log: log.process, Roles: daemon.Roles{Serve: true, Worker: true, Gateway: true, Model: true},
 	})
 
 	var e embedded
@@ -60,7 +60,7 @@ func everything(ctx context.Context, f *flags, args []string) error {
 	}
 
 	tiers = append(tiers, show.tier())
-	err = tier.Run(ctx, log.own, tiers, func() {
+	err = tier.Run(ctx, log.process, tiers, func() {
 		d.Ready()
 		banner(f.s.out, places(d.Addresses(), cfg.Serve.Web, e.ui), cfg.Data, log.where, time.Since(begin))
 		show.begin()
@@ -107,7 +107,7 @@ func temporalAlone(ctx context.Context, f *flags) error {
 		tiers = append(tiers, e.uiPortTier(f, func(...string) {}), e.uiTier(func() string { return f.codec }))
 	}
 
-	err = tier.Run(ctx, log.own, tiers, func() {
+	err = tier.Run(ctx, log.process, tiers, func() {
 		banner(f.s.out, append([]place{{
 			"Temporal", e.server.Address(), "",
 		}}, uiPlace(e.ui)...), cfg.Data, log.where, time.Since(begin))

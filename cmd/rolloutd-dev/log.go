@@ -8,7 +8,7 @@ import (
 
 // logs are the loggers of the process and of the embedded server.
 type logs struct {
-	own, temporal *slog.Logger
+	process, temporal *slog.Logger
 
 	// path of the log file; empty: stderr
 	where string
@@ -40,7 +40,7 @@ func newLogs(w io.Writer, level slog.Level, file io.Closer, where string) *logs 
 	}
 
 	return &logs{
-		own:      handler(level),
+		process:  handler(level),
 		temporal: handler(slog.LevelWarn).With("from", "temporal server"),
 		where:    where,
 		file:     file,

@@ -62,11 +62,11 @@ func writeTo(out io.Writer, path string, write func(io.Writer) error) error {
 		return write(out)
 	}
 
-	return writeWhole(path, write)
+	return writeAtomically(path, write)
 }
 
-// writeWhole writes to a temporary file and renames it, so that an error leaves no partial file.
-func writeWhole(path string, write func(io.Writer) error) error {
+// writeAtomically writes to a temporary file and renames it, so that an error leaves no partial file.
+func writeAtomically(path string, write func(io.Writer) error) error {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		return fault.New(fault.Invalid, "--output: must be a file, got the folder %s", path)
 	}

@@ -19,8 +19,8 @@ type ProcessRun struct {
 	launch Launch
 
 	// Next was called
-	begun bool
-	last  Status
+	started bool
+	last    Status
 
 	// bytes that the process had written at the latest status
 	size int64
@@ -58,7 +58,7 @@ func (r *ProcessRun) Next(ctx context.Context) (Status, error) {
 	}
 
 	wait := waitTime
-	if !r.begun {
+	if !r.started {
 		wait = 0
 	}
 
@@ -67,7 +67,7 @@ func (r *ProcessRun) Next(ctx context.Context) (Status, error) {
 		return r.last, err
 	}
 
-	r.begun = true
+	r.started = true
 	if !st.Running {
 		r.last, err = r.ended(ctx, st)
 		return r.last, err

@@ -6,8 +6,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// asked is a Request with the arguments of both generations merged.
-type asked struct {
+// mergedRequest is a Request with the arguments of both generations merged.
+type mergedRequest struct {
 	ep      endpoint
 	baseURL argument
 	apiKey  argument
@@ -20,15 +20,15 @@ type asked struct {
 // argument is a value and the client's name of it.
 type argument struct{ name, value string }
 
-func (c *Catalog) read(r Request) (asked, error) {
+func (c *Catalog) read(r Request) (mergedRequest, error) {
 	switch {
 	case r.ModelKey != "":
 		return c.readKey(r)
 	case r.Endpoint == "" && r.BaseURL == "":
-		return asked{}, fault.Field("endpoint", "must be one of %s, unless base_url or model_key is set", names())
+		return mergedRequest{}, fault.Field("endpoint", "must be one of %s, unless base_url or model_key is set", names())
 	}
 
-	a := asked{
+	a := mergedRequest{
 		baseURL: argument{"base_url", r.BaseURL},
 		apiKey:  argument{"api_key", r.APIKey},
 		model:   argument{"model", r.Model},
@@ -48,16 +48,16 @@ func (c *Catalog) read(r Request) (asked, error) {
 	}
 
 	if !ok {
-		return asked{}, fault.Field("endpoint", "must be one of %s; got %q", names(), r.Endpoint)
+		return mergedRequest{}, fault.Field("endpoint", "must be one of %s; got %q", names(), r.Endpoint)
 	}
 
 	return a, nil
 }
 
 // readKey reads a model_key. Explicit values of generation 2 override its parts, as they override the catalog.
-func (c *Catalog) readKey(r Request) (asked, error) {
+func (c *Catalog) readKey(r Request) (mergedRequest, error) {
 	scheme, name, ok := strings.Cut(r.ModelKey, "://")
-	a := asked{think: r.Thinking, disable: r.DisableThinking, images: r.Images}
+	a := mergedRequest{think: r.Thinking, disable: r.DisableThinking, images: r.Images}
 
 	switch {
 	case ok && scheme == "vllm" && name != "":
@@ -69,7 +69,7 @@ func (c *Catalog) readKey(r Request) (asked, error) {
 		a.baseURL = argument{"base_url", r.BaseURL}
 		a.apiKey = argument{"hf_token", first(r.APIKey, r.HFToken)}
 	default:
-		return asked{}, fault.Field(
+		return mergedRequest{}, fault.Field(
 			"model_key",
 			"must be vllm://<repo> or hf-router://<repo>:<provider>, got %q",
 			r.ModelKey,
@@ -77,7 +77,7 @@ func (c *Catalog) readKey(r Request) (asked, error) {
 	}
 
 	if r.Endpoint != "" && r.Endpoint != a.ep.name {
-		return asked{}, fault.Field(
+		return mergedRequest{}, fault.Field(
 			"model_key",
 			"%q is on endpoint %s, but endpoint says %q: give one of the two",
 			r.ModelKey,
@@ -109,7 +109,7 @@ func first(values ...string) string {
 func names() string { return strings.Join(Names(), ", ") }
 
 // missing returns the ways to set the field: the argument, and the variable if there is one.
-func missing(what string, a asked, arg, env string) error {
+func missing(what string, a mergedRequest, arg, env string) error {
 	where := "the endpoint"
 	if a.ep.name != "" {
 		where = "endpoint " + a.ep.name

@@ -46,12 +46,12 @@ type Catalog struct {
 // counts at once. URLs that clients name must pass the policy; those of the environment are the operator's
 // and need not.
 func New(getenv func(string) string, policy egress.Policy) *Catalog {
-	return &Catalog{getenv: getenv, egress: policy, endpoints: known()}
+	return &Catalog{getenv: getenv, egress: policy, endpoints: knownEndpoints()}
 }
 
 // Names are those of the endpoints.
 func Names() []string {
-	all := known()
+	all := knownEndpoints()
 
 	names := make([]string, len(all))
 	for i, e := range all {
@@ -109,7 +109,7 @@ func (c *Catalog) Resolve(r Request) (rollout.Model, string, error) {
 	return m, key, nil
 }
 
-func (c *Catalog) model(a asked) (rollout.Model, error) {
+func (c *Catalog) model(a mergedRequest) (rollout.Model, error) {
 	raw, err := c.field("base_url", a, a.baseURL, a.ep.baseURL)
 	if err != nil {
 		return rollout.Model{}, err
@@ -150,7 +150,7 @@ func (c *Catalog) model(a asked) (rollout.Model, error) {
 }
 
 // images returns whether the model sees images; nil: its endpoint's answers show it.
-func (c *Catalog) images(a asked) (*bool, error) {
+func (c *Catalog) images(a mergedRequest) (*bool, error) {
 	if a.images != nil || a.ep.images == "" || c.getenv(a.ep.images) == "" {
 		return a.images, nil
 	}
@@ -169,7 +169,7 @@ func (c *Catalog) images(a asked) (*bool, error) {
 }
 
 // field applies the precedence: argument, environment, default.
-func (c *Catalog) field(what string, a asked, arg argument, s source) (string, error) {
+func (c *Catalog) field(what string, a mergedRequest, arg argument, s source) (string, error) {
 	if arg.value != "" {
 		return arg.value, nil
 	}

@@ -37,7 +37,7 @@ const (
 	openAIHost = "api.openai.com"
 )
 
-func known() []endpoint {
+func knownEndpoints() []endpoint {
 	return []endpoint{
 		{
 			name:     vllmName,

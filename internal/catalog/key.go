@@ -8,7 +8,7 @@ import (
 
 // key is the API key for a model at urls. A key of the server's environment is sent only to the server's
 // own URLs of that endpoint: a client could otherwise have it sent to any host.
-func (c *Catalog) key(a asked, urls string) (string, error) {
+func (c *Catalog) key(a mergedRequest, urls string) (string, error) {
 	if onSameServers(urls, c.ownURL(a)) {
 		return c.field("api_key", a, a.apiKey, a.ep.apiKey)
 	}
@@ -26,7 +26,7 @@ func (c *Catalog) key(a asked, urls string) (string, error) {
 }
 
 // ownURL is the server's own URL of the endpoint; "": it has none.
-func (c *Catalog) ownURL(a asked) string {
+func (c *Catalog) ownURL(a mergedRequest) string {
 	return first(c.getenv(a.ep.baseURL.env), a.ep.baseURL.fallback)
 }
 
@@ -34,7 +34,7 @@ func (c *Catalog) ownURL(a asked) string {
 // its end. All calls would fail, and all rollouts on the endpoint would wait for it.
 func sendable(key string) bool { return httpguts.ValidHeaderFieldValue(key) }
 
-func unsendable(a asked) error {
+func unsendable(a mergedRequest) error {
 	if a.apiKey.value != "" || a.ep.apiKey.env == "" {
 		return fault.Field(
 			a.apiKey.name,

@@ -6,7 +6,7 @@ import "strings"
 //
 // Generation 2's disable_thinking decides when given. Generation 1's thinking asks for it, and counts only
 // for models that can. Else the catalogue's default counts: off, or whatever the model does by itself.
-func (a asked) thinking(model string) *bool {
+func (a mergedRequest) thinking(model string) *bool {
 	on, off := true, false
 
 	switch {

@@ -75,7 +75,7 @@ func ViewTurn(ctx context.Context, c *client.Client, id string, turn int, w io.W
 	}
 
 	v := newView(w)
-	v.whole = true
+	v.full = true
 	v.turn(t)
 
 	return nil
@@ -124,7 +124,7 @@ type view struct {
 	record []recorded
 
 	// texts are not shortened
-	whole bool
+	full bool
 
 	// names of the tools that were called, by the id of the call
 	tools map[string]string
@@ -152,7 +152,7 @@ func (v *view) turn(t transcript.Turn) {
 
 	replied := t.Kind == rollout.KindAgent && t.Broken == "" && t.Delivered
 	if replied {
-		v.asked()
+		v.writeUserMessages()
 	}
 
 	for _, p := range parts {
@@ -267,7 +267,7 @@ func (v *view) part(p transcript.Part) {
 
 // fold returns the first line of a system prompt.
 func (v *view) fold(p transcript.Part) string {
-	if v.whole {
+	if v.full {
 		return p.Text
 	}
 
@@ -281,7 +281,7 @@ func (v *view) fold(p transcript.Part) string {
 
 // shorten returns the beginning of a text. Bytes is the length of the whole if the text is not all of it, else 0.
 func (v *view) shorten(s string, bytes int) string {
-	if v.whole {
+	if v.full {
 		return s
 	}
 
@@ -338,8 +338,8 @@ func recordOf(ctx context.Context, c *client.Client, id string) (record []record
 	return record, nil
 }
 
-// asked writes the messages of the record that came before the next reply.
-func (v *view) asked() {
+// writeUserMessages writes the messages of the record that came before the next reply.
+func (v *view) writeUserMessages() {
 	for len(v.record) > 0 && v.record[0].Info.Role == "user" {
 		m := v.record[0]
 		v.record = v.record[1:]

@@ -191,9 +191,9 @@ func (g Gateway) validate(p *problems) {
 	}
 
 	for _, m := range []struct {
-		path  string
-		of    map[string]float64
-		whole bool
+		path    string
+		of      map[string]float64
+		integer bool
 	}{
 		{"gateway.calls", g.Calls, true}, {"gateway.rate", g.Rate, false}, {"gateway.burst", g.Burst, true},
 	} {
@@ -205,7 +205,7 @@ func (g Gateway) validate(p *problems) {
 				"must be 0 (no bound) or a finite number above, got %g",
 				v,
 			)
-			p.check(!m.whole || v == math.Trunc(v), m.path+"."+name, "must be a whole number, got %g", v)
+			p.check(!m.integer || v == math.Trunc(v), m.path+"."+name, "must be a whole number, got %g", v)
 			p.endpoint(m.path, name)
 		}
 	}

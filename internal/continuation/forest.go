@@ -54,8 +54,8 @@ type template struct {
 	audited map[string]bool
 
 	// the most ids at the end of a prompt that may be written otherwise before a reply; known since its first use
-	loose int
-	known bool
+	loose    int
+	hasLoose bool
 
 	// why its conversations do not continue; "": they may
 	off string
@@ -217,7 +217,7 @@ func (f *Forest) continueAt(
 
 	f.mu.Lock()
 	t := f.template(p.digest)
-	t.splicer, t.loose, t.known = *splicer, max(t.loose, link.Loose), true
+	t.splicer, t.loose, t.hasLoose = *splicer, max(t.loose, link.Loose), true
 	turn := at.depth + 1
 	due := !t.audited[shape] || turn%auditEvery == 0 || turn < auditEvery && turn&(turn-1) == 0
 	f.mu.Unlock()

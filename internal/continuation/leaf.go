@@ -66,7 +66,7 @@ func (f *Forest) AuditLeaf(ctx context.Context, render Render, l Leaf, messages 
 func (f *Forest) looseOf(ctx context.Context, render Render, n *node, messages []json.RawMessage) (int, error) {
 	f.mu.Lock()
 	t := f.template(n.digest)
-	splicer, loose, known := t.splicer, t.loose, t.known
+	splicer, loose, known := t.splicer, t.loose, t.hasLoose
 	f.mu.Unlock()
 
 	if known {

@@ -61,7 +61,7 @@ func openSink(name string, c config.Sink, o sinkOptions) (delivery.Sink, error) 
 			Age:    c.ShardAge,
 		}), nil
 	case config.SinkTrainerAPI:
-		return trainer.NewOwn(api), nil
+		return trainer.NewAPI(api), nil
 	case config.SinkPull:
 		return trainer.NewPull(api, cmp.Or(c.Queue, name), c.MaxWaiting), nil
 	case config.SinkAtropos:

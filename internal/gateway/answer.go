@@ -50,7 +50,7 @@ type answer struct {
 	turn int
 
 	// the memory of the reply and its record; nil: none
-	held *membudget.Part
+	memory *membudget.Part
 
 	// recorded
 	entry *trace.Entry
@@ -94,7 +94,7 @@ func (r *route) replayed(ctx context.Context, ans answer) answer {
 
 	r.report.answered(r.Model.Label(), outcomeReplayed)
 
-	return answer{kind: whole, raw: raw, odd: true, turn: ans.entry.Turn, held: held}
+	return answer{kind: whole, raw: raw, odd: true, turn: ans.entry.Turn, memory: held}
 }
 
 // memoryPause is the time between two attempts to get memory.
@@ -166,8 +166,8 @@ func (r *route) deliver(req *http.Request, out *delivery, ans answer) {
 // asked for. It returns the endpoint's bytes unchanged where they already have that form.
 func (r *route) body(a *dialect.Request, ans answer) ([]byte, error) {
 	var (
-		said render.Whole
-		err  error
+		assembled render.AssembledReply
+		err       error
 	)
 
 	if ans.kind == whole {
@@ -180,22 +180,22 @@ func (r *route) body(a *dialect.Request, ans answer) ([]byte, error) {
 			return raw, nil
 		}
 
-		if said, err = a.View.Assemble(ans.raw); err != nil {
+		if assembled, err = a.View.Assemble(ans.raw); err != nil {
 			return nil, err
 		}
 	} else {
-		said = a.View.Empty(r.Model.Name)
+		assembled = a.View.Empty(r.Model.Name)
 	}
 
-	if said, err = a.AgentReply(said); err != nil {
+	if assembled, err = a.AgentReply(assembled); err != nil {
 		return nil, err
 	}
 
 	if a.Stream {
-		return said.Events(), nil
+		return assembled.Events(), nil
 	}
 
-	return said.JSON(), nil
+	return assembled.JSON(), nil
 }
 
 // rejection returns the answer for a request that the endpoint refused. It marks a prompt that is too long

@@ -11,7 +11,7 @@ type spent struct {
 	usage rollout.Usage
 
 	// it has a complete reply
-	whole bool
+	complete bool
 
 	// the request reached the endpoint
 	reached bool

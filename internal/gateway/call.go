@@ -56,7 +56,7 @@ func (r *route) answer(ctx context.Context, id string, d *delivery) (_ answer, o
 		c, ans := r.join(id, d.ask)
 		if c == nil {
 			ans = r.replayed(ctx, ans)
-			return ans, ans.held.Release, ans.kind != interrupted
+			return ans, ans.memory.Release, ans.kind != interrupted
 		}
 
 		if d.await(ctx, c) != nil {
@@ -120,13 +120,13 @@ func (r *route) begin(id string, a *dialect.Request) *call {
 		shown = upstream.NewLive(a.View, r.key)
 	}
 
-	r.begun++
+	r.latestTurn++
 	r.endPromptWait()
 	c := &call{
 		id:      id,
 		ask:     a,
 		live:    shown,
-		turn:    r.begun,
+		turn:    r.latestTurn,
 		began:   time.Now(),
 		cancel:  cancel,
 		done:    make(chan struct{}),
@@ -169,7 +169,7 @@ func (r *route) delivered(c *call) {
 // releaseAnswer releases the memory of an answer that no request delivers any more. r.mu is held.
 func (r *route) releaseAnswer(c *call) {
 	if c.settled && (c.waiters <= 0 || c.result.kind != whole) {
-		c.result.held.Release()
+		c.result.memory.Release()
 	}
 }
 

@@ -33,7 +33,7 @@ func (r *route) continued(ctx context.Context, c *call) *upstream.Result {
 
 	if r.refusesIDs(c.ask, res) && ctx.Err() == nil {
 		// the messages may be shorter, or another engine may be at the address
-		res.Held.Release()
+		res.Memory.Release()
 
 		c.ask.Prompt, c.ask.Fallback = dialect.PromptIDs{}, continuation.IDsRefused+res.Problem.Text
 		res = r.called(ctx, c)

@@ -27,7 +27,7 @@ type delivery struct {
 	fromHost bool
 
 	// the status was sent
-	begun bool
+	statusSent bool
 
 	// of the call
 	live *upstream.Live
@@ -97,8 +97,8 @@ func (d *delivery) send(p []byte) error {
 
 // write sends a piece of the reply. The end of the response flushes the last piece.
 func (d *delivery) write(p []byte) error {
-	if !d.begun {
-		d.begun = true
+	if !d.statusSent {
+		d.statusSent = true
 		d.w.Header().Set("Content-Type", "application/json")
 
 		if d.ask.Events() {
@@ -115,7 +115,7 @@ func (d *delivery) write(p []byte) error {
 // refuse sends an error: as an event if the stream has begun, else as a status. OpenCode treats both alike
 // and does not retry unless the text names a transient failure.
 func (d *delivery) refuse(status int, text, code string) {
-	if !d.begun {
+	if !d.statusSent {
 		refuse(d.w, d.ask.Agent, status, text, code)
 		return
 	}

@@ -108,7 +108,7 @@ func (r *route) mayReplace(c *call) bool {
 	defer r.mu.Unlock()
 
 	// A gateway that restarts counts anew; no policy restarts it.
-	if c.live.Begun() || r.trace == nil || r.replaced >= maxReplacedOfRoute || r.journal.Ended != "" {
+	if c.live.HasSent() || r.trace == nil || r.replaced >= maxReplacedOfRoute || r.journal.Ended != "" {
 		return false
 	}
 
@@ -127,16 +127,16 @@ func (r *route) setAside(ctx context.Context, c *call, res *upstream.Result, n i
 		return false
 	}
 
-	res.Held.Release()
+	res.Memory.Release()
 
 	r.mu.Lock()
 	defer r.mu.Unlock()
 
-	r.count(spent{kind: c.ask.Kind, usage: rec.Usage, whole: true, reached: true})
+	r.count(spent{kind: c.ask.Kind, usage: rec.Usage, complete: true, reached: true})
 	r.waitTime.add(rec.Began.Add(rec.Latency), rec.Owed)
 
-	r.begun++
-	c.turn, c.began = r.begun, time.Now()
+	r.latestTurn++
+	c.turn, c.began = r.latestTurn, time.Now()
 
 	return true
 }

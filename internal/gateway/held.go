@@ -66,7 +66,7 @@ func (r *route) heldBy(now time.Time) (total HeldTime, holding bool) {
 // meanwhile, else the zero value. It uses the wall clock, as the agent's time limit does: the monotonic
 // clock stops with the machine. r.mu is held.
 func (r *route) suspended(now time.Time) HeldSpan {
-	if now.Round(0).Sub(r.lastMark) < r.suspendAfter || !r.asked() {
+	if now.Round(0).Sub(r.lastMark) < r.suspendAfter || !r.hasCalled() {
 		return HeldSpan{}
 	}
 
@@ -78,8 +78,8 @@ func (r *route) suspended(now time.Time) HeldSpan {
 	return HeldSpan{From: from, To: now}
 }
 
-// asked reports whether the agent has called its endpoint. r.mu is held.
-func (r *route) asked() bool {
+// hasCalled reports whether the agent has called its endpoint. r.mu is held.
+func (r *route) hasCalled() bool {
 	return !r.first.IsZero() || !r.promptWait.since.IsZero() || r.held.Sum() > 0
 }
 
@@ -121,7 +121,7 @@ func (r *route) mark(now time.Time) (HeldRoute, bool) {
 		}
 	}
 
-	return m, r.asked()
+	return m, r.hasCalled()
 }
 
 // loadHeld adds the held time that the mark of an earlier gateway process has for the route.

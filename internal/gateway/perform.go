@@ -55,7 +55,7 @@ func (r *route) perform(ctx context.Context, c *call) {
 	}
 
 	endSpan(span, rec, ans)
-	ans.held = res.Held
+	ans.memory = res.Memory
 	r.settle(c, res, rec, ans)
 	r.sampleAudit(c)
 	// the record is on disk
@@ -241,7 +241,7 @@ func (r *route) answerOf(c *call, res *upstream.Result) answer {
 			text:   "The model endpoint refused the call; the rollout's trace has its reply.",
 		}
 	case upstream.Failed:
-		if c.live.Begun() {
+		if c.live.HasSent() {
 			return answer{
 				kind:   refusedCall,
 				status: 400,
@@ -307,10 +307,10 @@ func (r *route) settle(c *call, res *upstream.Result, rec *trace.Record, ans ans
 
 	r.noteTimes(time.Now())
 	r.count(spent{
-		kind:    c.ask.Kind,
-		usage:   rec.Usage,
-		whole:   ans.kind == whole,
-		reached: res.Tries > 0 && rec.Broken != brokenByStop,
+		kind:     c.ask.Kind,
+		usage:    rec.Usage,
+		complete: ans.kind == whole,
+		reached:  res.Tries > 0 && rec.Broken != brokenByStop,
 	})
 
 	if own {

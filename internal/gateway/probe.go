@@ -177,10 +177,10 @@ func (s *Server) unfit(r *route) string {
 		return ""
 	}
 
-	known := s.reports.Known(r.place(r.latest().API))
+	known := s.reports.LatestReport(r.place(r.latest().API))
 	// a property of the engine, not of the API
 	if known.LogprobsMode == "" {
-		known = s.reports.Known(r.place(reply.Chat))
+		known = s.reports.LatestReport(r.place(reply.Chat))
 	}
 	// a restarted gateway has no report while the endpoint is paused
 	before := known.LogprobsMode == "" && r.wasRaw()
@@ -242,7 +242,7 @@ func (s *Server) lifetime() context.Context {
 // reported before the agent starts.
 func (r *route) tryConnection(ctx context.Context) {
 	r.mu.Lock()
-	idle := r.begun == 0
+	idle := r.latestTurn == 0
 	r.mu.Unlock()
 
 	if !idle || r.paused() != "" {

@@ -112,7 +112,7 @@ type route struct {
 	inFlight map[string]*call
 
 	// number of the latest turn
-	begun int
+	latestTurn int
 
 	// replies that were replaced
 	replaced int
@@ -238,7 +238,7 @@ func (r *route) count(c spent) {
 	r.spending.add(c)
 
 	r.usage.CostUSD += c.usage.CostUSD
-	if !c.whole {
+	if !c.complete {
 		return
 	}
 

@@ -140,7 +140,7 @@ func (s *Server) newRoute(j Journal) (*route, error) {
 	}
 	r.forest.RenderUserTurns = rollout.UserTurnRender ==
 		cmp.Or(j.Route.Model.UserTurn, s.options.UserTurn(j.Route.Model.Upstream()))
-	r.probeReport = func() rollout.EndpointReport { return s.reports.Known(r.place(reply.Chat)) }
+	r.probeReport = func() rollout.EndpointReport { return s.reports.LatestReport(r.place(reply.Chat)) }
 
 	if r.Capture {
 		r.trace = s.traces.Log(j.Trace)
@@ -153,9 +153,9 @@ func (s *Server) newRoute(j Journal) (*route, error) {
 // countRecorded counts the calls in the trace.
 func (r *route) countRecorded() {
 	for _, e := range r.trace.Entries() {
-		r.begun = max(r.begun, e.Turn)
+		r.latestTurn = max(r.latestTurn, e.Turn)
 		r.noteTimes(e.Began, e.Ended)
-		r.count(spent{kind: e.Kind, usage: e.Usage, whole: e.Whole, reached: e.Tries > 0 && e.Broken != brokenByStop})
+		r.count(spent{kind: e.Kind, usage: e.Usage, complete: e.Whole, reached: e.Tries > 0 && e.Broken != brokenByStop})
 
 		if awaited(e.Kind) {
 			r.waitTime.add(e.Ended, e.Owed)

@@ -196,7 +196,7 @@ func (r *route) addPrompt(ctx context.Context, c *call, res *upstream.Result) {
 				counted,
 			),
 		)
-	case r.holdMemory(ctx, func() error { return res.Held.More(idWeight * int64(len(ids))) }) != nil:
+	case r.holdMemory(ctx, func() error { return res.Memory.More(idWeight * int64(len(ids))) }) != nil:
 		res.Reply.Flaws = append(
 			res.Reply.Flaws,
 			"the gateway has no memory for the prompt's ids (gateway.reply_memory_mib)",

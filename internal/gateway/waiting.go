@@ -143,7 +143,7 @@ func (r *route) trouble() string {
 		return r.promptWait.why
 	}
 
-	if r.begun == 0 {
+	if r.latestTurn == 0 {
 		return r.admission.Outage()
 	}
 

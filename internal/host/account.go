@@ -55,9 +55,9 @@ func (a *Account) waiter() <-chan struct{} {
 
 // tally is what the sandboxes of one backend use.
 type tally struct {
-	living []driver.Info
-	n      int
-	sum    rollout.Resources
+	sandboxes []driver.Info
+	n         int
+	sum       rollout.Resources
 
 	// sandboxes by the owner of their rollout
 	owners map[string]int
@@ -86,7 +86,7 @@ func (a *Account) ledger(ctx context.Context, reader *Capacity) (*ledger, error)
 			living = c.listed
 		}
 
-		l.of[c] = &tally{living: living, owners: map[string]int{}}
+		l.of[c] = &tally{sandboxes: living, owners: map[string]int{}}
 		for _, info := range living {
 			switch info.Labels[driver.LabelPurpose] {
 			case driver.PurposeAgent:
@@ -121,7 +121,7 @@ func (a *Account) dropAway() {
 
 // lists reports whether the sandbox of a claim lives.
 func (l *ledger) lists(m *claim) bool {
-	return slices.ContainsFunc(l.of[m.of].living, func(i driver.Info) bool {
+	return slices.ContainsFunc(l.of[m.of].sandboxes, func(i driver.Info) bool {
 		return i.ID == m.id && i.Labels[driver.LabelPurpose] == driver.PurposeAgent
 	})
 }

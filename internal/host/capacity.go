@@ -42,7 +42,7 @@ type Capacity struct {
 	account *Account
 
 	// slots in use
-	held int
+	used int
 
 	// the last list of its sandboxes
 	listed []driver.Info
@@ -159,7 +159,7 @@ func (c *Capacity) ReleaseSlot(worker.SlotReleaseInfo) {
 	c.account.mu.Lock()
 	defer c.account.mu.Unlock()
 
-	c.held--
+	c.used--
 	c.account.signal()
 }
 
@@ -171,7 +171,7 @@ func (c *Capacity) take(ctx context.Context) bool {
 	c.account.mu.Lock()
 	defer c.account.mu.Unlock()
 
-	if c.held >= c.o.Slots || c.o.Drain.On() {
+	if c.used >= c.o.Slots || c.o.Drain.On() {
 		return false
 	}
 
@@ -183,7 +183,7 @@ func (c *Capacity) take(ctx context.Context) bool {
 
 	granted, waiting := c.claimed()
 	// slots of pollers that have no activity yet
-	idle := c.held - granted - waiting
+	idle := c.used - granted - waiting
 	if l.of[c].n+waiting+idle+1 > c.o.Slots {
 		return false
 	}
@@ -195,7 +195,7 @@ func (c *Capacity) take(ctx context.Context) bool {
 		return false
 	}
 
-	c.held++
+	c.used++
 
 	return true
 }

@@ -179,7 +179,7 @@ func (c *Capacity) grant(ctx context.Context, mine *claim) (bool, error) {
 		return false, err
 	}
 
-	if slices.ContainsFunc(l.of[c].living, func(i driver.Info) bool { return i.ID == mine.id }) {
+	if slices.ContainsFunc(l.of[c].sandboxes, func(i driver.Info) bool { return i.ID == mine.id }) {
 		mine.granted = true
 		return true, nil
 	}

@@ -42,7 +42,7 @@ func (m Meters) Collect(out chan<- prometheus.Metric) {
 	}
 
 	for _, name := range slices.Sorted(maps.Keys(m.Rooms)) {
-		if room, living, err := m.Rooms[name].roomAndLiving(ctx); err == nil {
+		if room, living, err := m.Rooms[name].roomAndCount(ctx); err == nil {
 			gauge(slotsDesc(), room.Slots, name)
 			gauge(usedDesc(), room.Used, name)
 			gauge(sandboxesDesc(), living, name)

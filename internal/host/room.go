@@ -10,12 +10,12 @@ import (
 // Room counts the sandboxes of the backend: those of rollouts, which live or are about to be made, and warm
 // ones. Where the backends of a machine share its memory, the slots are those that the others leave.
 func (c *Capacity) Room(ctx context.Context) (fleet.Room, error) {
-	room, _, err := c.roomAndLiving(ctx)
+	room, _, err := c.roomAndCount(ctx)
 	return room, err
 }
 
-// roomAndLiving is Room, with the number of all sandboxes that live.
-func (c *Capacity) roomAndLiving(ctx context.Context) (fleet.Room, int, error) {
+// roomAndCount is Room, with the number of all sandboxes that live.
+func (c *Capacity) roomAndCount(ctx context.Context) (fleet.Room, int, error) {
 	c.account.mu.Lock()
 	defer c.account.mu.Unlock()
 
@@ -26,7 +26,7 @@ func (c *Capacity) roomAndLiving(ctx context.Context) (fleet.Room, int, error) {
 		return room, 0, err
 	}
 
-	for _, info := range l.of[c].living {
+	for _, info := range l.of[c].sandboxes {
 		if info.Labels[driver.LabelPurpose] == driver.PurposeWarm {
 			room.Warm++
 		}
@@ -42,5 +42,5 @@ func (c *Capacity) roomAndLiving(ctx context.Context) (fleet.Room, int, error) {
 		room.Slots = room.Used + free
 	}
 
-	return room, len(l.of[c].living), nil
+	return room, len(l.of[c].sandboxes), nil
 }

@@ -30,8 +30,8 @@ type WarmAgent struct {
 type WarmSandboxes interface {
 	// Key identifies the jobs that can share a warm agent; "": the agent cannot be warmed.
 	Key(a WarmAgent) string
-	// Living lists the ids of the living warm sandboxes with their keys, also of those that are not ready.
-	Living(ctx context.Context) (map[string]string, error)
+	// ListWarm lists the ids of the living warm sandboxes with their keys, also of those that are not ready.
+	ListWarm(ctx context.Context) (map[string]string, error)
 	// Start creates the sandbox and starts its agent. After an error the caller calls Destroy.
 	Start(ctx context.Context, id string, a WarmAgent) error
 	// Ready renews the lease of a warm sandbox, and reports whether its agent waits for a job and responds.
@@ -91,7 +91,7 @@ type WarmPool struct {
 	garbage []string
 
 	// what to start
-	asked asked
+	demand demand
 
 	// ends the start that is under way; nil: there is none
 	stop context.CancelFunc
@@ -108,7 +108,7 @@ func NewWarmPool(o WarmOptions) *WarmPool {
 	f := promauto.With(prometheus.WrapRegistererWith(prometheus.Labels{"backend": o.Backend}, o.Registry))
 
 	return &WarmPool{
-		o: o, log: o.Logger, wake: make(chan struct{}, 1), asked: asked{last: time.Now()},
+		o: o, log: o.Logger, wake: make(chan struct{}, 1), demand: demand{last: time.Now()},
 		waiting: f.NewGauge(prometheus.GaugeOpts{
 			Name: "rolloutd_warm_sandboxes", Help: "Sandboxes that wait for a rollout.",
 		}),

@@ -61,7 +61,7 @@ func (f *warmFleet) Key(a host.WarmAgent) string {
 	return fmt.Sprintf("%s/%d", a.Name, a.Job.MaxOutput)
 }
 
-func (f *warmFleet) Living(context.Context) (map[string]string, error) {
+func (f *warmFleet) ListWarm(context.Context) (map[string]string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 
@@ -154,7 +154,7 @@ func (f *warmFleet) set(change func()) {
 }
 
 func (f *warmFleet) ids() []string {
-	living, _ := f.Living(context.Background())
+	living, _ := f.ListWarm(context.Background())
 
 	ids := make([]string, 0, len(living))
 	for id := range living {

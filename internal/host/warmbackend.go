@@ -52,8 +52,8 @@ func (b WarmBackend) Key(a WarmAgent) string {
 	return a.Name + "/" + key
 }
 
-// Living implements WarmSandboxes.
-func (b WarmBackend) Living(ctx context.Context) (map[string]string, error) {
+// ListWarm implements WarmSandboxes.
+func (b WarmBackend) ListWarm(ctx context.Context) (map[string]string, error) {
 	infos, err := b.List(ctx)
 	living := map[string]string{}
 

@@ -107,7 +107,7 @@ func TestWarmPoolOverRealSandboxes(t *testing.T) {
 
 	only := func(id string) func() bool {
 		return func() bool {
-			living, err := b.Living(t.Context())
+			living, err := b.ListWarm(t.Context())
 			_, ok := living[id]
 
 			return err == nil && ok && len(living) == 1
@@ -132,7 +132,7 @@ func TestWarmPoolOverRealSandboxes(t *testing.T) {
 	require.False(t, p.Take(t.Context(), "r.1", job, rollout.Sandbox{}, labels), "a retried activity finds its sandbox")
 
 	require.Eventually(t, func() bool {
-		living, err := b.Living(t.Context())
+		living, err := b.ListWarm(t.Context())
 		return err == nil && len(living) == 1
 	}, 5*time.Minute, 10*time.Millisecond, "it is replaced")
 	cancel()

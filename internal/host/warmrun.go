@@ -59,7 +59,7 @@ func (p *WarmPool) Run(ctx context.Context) {
 
 // adopt takes the sandboxes of an earlier worker that are ready, and drops the others.
 func (p *WarmPool) adopt(ctx context.Context) {
-	living, err := p.o.Sandboxes.Living(ctx)
+	living, err := p.o.Sandboxes.ListWarm(ctx)
 	if err != nil {
 		p.log.WarnContext(ctx, "warm sandboxes of an earlier worker are left to their leases", "error", err)
 	}

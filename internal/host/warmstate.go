@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// asked is what rollouts wanted of the pool lately.
-type asked struct {
+// demand is what rollouts wanted of the pool lately.
+type demand struct {
 	key   string
 	agent WarmAgent
 	last  time.Time
@@ -21,12 +21,12 @@ func (p *WarmPool) ask(key string, a WarmAgent) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 
-	p.asked.last = time.Now()
+	p.demand.last = time.Now()
 	switch {
-	case p.asked.agent.Name == "" || key == p.asked.key || key == p.asked.rival:
-		p.asked.key, p.asked.agent, p.asked.rival = key, a, ""
+	case p.demand.agent.Name == "" || key == p.demand.key || key == p.demand.rival:
+		p.demand.key, p.demand.agent, p.demand.rival = key, a, ""
 	default:
-		p.asked.rival = key
+		p.demand.rival = key
 	}
 }
 
@@ -35,11 +35,11 @@ func (p *WarmPool) wanted(spare int) (a WarmAgent, key string, n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 
-	if time.Since(p.asked.last) > idleTime {
+	if time.Since(p.demand.last) > idleTime {
 		return WarmAgent{}, "", 0
 	}
 
-	return p.asked.agent, p.asked.key, min(p.o.Size, spare)
+	return p.demand.agent, p.demand.key, min(p.o.Size, spare)
 }
 
 func (p *WarmPool) notify() {

@@ -22,7 +22,7 @@ import (
 // removed before it is closed. It is for one goroutine.
 type Assembly struct {
 	s    *Store
-	held *os.File
+	lock *os.File
 	temp string
 }
 
@@ -38,12 +38,12 @@ func (s *Store) Assemble(ctx context.Context) (*Assembly, error) {
 		return nil, fault.Wrap(fault.Exhausted, errors.Join(err, held.Close()), "folder of the images")
 	}
 
-	return &Assembly{s: s, held: held, temp: temp}, nil
+	return &Assembly{s: s, lock: held, temp: temp}, nil
 }
 
 // Close ends the assembly. Layers that belong to no image may be removed from now on.
 func (a *Assembly) Close() error {
-	err := errors.Join(removeTree(a.temp), a.held.Close())
+	err := errors.Join(removeTree(a.temp), a.lock.Close())
 	_, collected := a.s.Collect(time.Now())
 
 	return errors.Join(err, collected)

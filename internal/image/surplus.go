@@ -56,7 +56,7 @@ func (s *Store) Surplus(now time.Time) ([]Image, error) {
 			continue
 		}
 
-		held, err := s.held(images[i].ID)
+		held, err := s.inUse(images[i].ID)
 		if err != nil {
 			return nil, err
 		}
@@ -70,8 +70,8 @@ func (s *Store) Surplus(now time.Time) ([]Image, error) {
 	return surplus, nil
 }
 
-// held reports whether a sandbox uses the image, or another process removes it.
-func (s *Store) held(id string) (bool, error) {
+// inUse reports whether a sandbox uses the image, or another process removes it.
+func (s *Store) inUse(id string) (bool, error) {
 	l, err := tryLock(s.imageFile(id), os.O_RDONLY, unix.LOCK_EX)
 	if errors.Is(err, errHeld) || errors.Is(err, os.ErrNotExist) {
 		return true, nil

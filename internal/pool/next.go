@@ -38,7 +38,7 @@ func Next(o Observation) (Plan, error) {
 		return p, nil
 	case down && o.on() == 0:
 		p.Deregister, p.Purge, p.Done, p.Why = true, o.Spec.Purges(), true, "the pool is down"
-		p.Forget = o.gone()
+		p.Forget = o.endedHosts()
 
 		return p, nil
 	}
@@ -62,7 +62,7 @@ func stopped(o Observation, p Plan, down bool) Plan {
 
 // start is the plan for a job that has no host yet.
 func start(o Observation, p Plan, why string) Plan {
-	p.Target, p.IdleSince, p.Leaving, p.Forget = o.target(0, 0, 0), time.Time{}, nil, o.gone()
+	p.Target, p.IdleSince, p.Leaving, p.Forget = o.target(0, 0, 0), time.Time{}, nil, o.endedHosts()
 
 	p.Counts, p.Why = map[string]int{}, fmt.Sprintf("%s with %d hosts", why, p.Target)
 	for i, g := range o.Job.Groups {
@@ -83,8 +83,8 @@ func (o Observation) on() (n int) {
 	return n
 }
 
-// gone lists the hosts that the pool drained and whose allocations have ended.
-func (o Observation) gone() (hosts []string) {
+// endedHosts lists the hosts that the pool drained and whose allocations have ended.
+func (o Observation) endedHosts() (hosts []string) {
 	live := map[string]bool{}
 
 	for _, g := range o.Job.Groups {
@@ -104,7 +104,7 @@ func (o Observation) gone() (hosts []string) {
 
 // adjust is Next for a running job.
 func (o Observation) adjust(p Plan) Plan {
-	p.Forget = o.gone()
+	p.Forget = o.endedHosts()
 	p.Leaving = slices.DeleteFunc(slices.Clone(p.Leaving), func(h string) bool { return slices.Contains(p.Forget, h) })
 	p.Counts = map[string]int{}
 

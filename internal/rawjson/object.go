@@ -30,8 +30,8 @@ type member struct {
 	start, end int
 
 	// replaces it when not nil
-	value []byte
-	gone  bool
+	value   []byte
+	removed bool
 }
 
 // maxMembers bounds the members of an Object: each takes memory besides its text, and no API has that many.
@@ -94,7 +94,7 @@ func decodeKey(raw []byte) string {
 func (o *Object) Get(key string) ([]byte, bool) {
 	for _, list := range [][]member{o.added, o.members} {
 		for i := range slices.Backward(list) {
-			if m := &list[i]; m.key == key && !m.gone {
+			if m := &list[i]; m.key == key && !m.removed {
 				return o.value(m), true
 			}
 		}
@@ -117,7 +117,7 @@ func (o *Object) Set(key string, value []byte) {
 
 	for _, list := range [][]member{o.members, o.added} {
 		for i := range list {
-			if list[i].key == key && !list[i].gone {
+			if list[i].key == key && !list[i].removed {
 				list[i].value, found = value, true
 			}
 		}
@@ -143,8 +143,8 @@ func (o *Object) Keep(keep func(key string) bool) []Removed {
 	var out []Removed
 
 	for i := range o.members {
-		if m := &o.members[i]; !m.gone && !keep(m.key) {
-			m.gone = true
+		if m := &o.members[i]; !m.removed && !keep(m.key) {
+			m.removed = true
 			out = append(out, Removed{m.key, o.value(m)})
 		}
 	}
@@ -157,7 +157,7 @@ func (o *Object) Keep(keep func(key string) bool) []Removed {
 // Remove removes every member of that key.
 func (o *Object) Remove(key string) {
 	for i := range o.members {
-		o.members[i].gone = o.members[i].gone || o.members[i].key == key
+		o.members[i].removed = o.members[i].removed || o.members[i].key == key
 	}
 
 	o.added = slices.DeleteFunc(o.added, func(m member) bool { return m.key == key })
@@ -171,7 +171,7 @@ func (o *Object) Bytes() []byte {
 	for i := range o.members {
 		m := &o.members[i]
 		switch {
-		case m.gone:
+		case m.removed:
 			continue
 		case len(out) > bare:
 			// the comma
@@ -221,7 +221,7 @@ func (o *Object) Or(key, other string) []byte {
 func (o *Object) Members(yield func(key string, value []byte) bool) {
 	for _, list := range [][]member{o.members, o.added} {
 		for i := range list {
-			if !list[i].gone && !yield(list[i].key, o.value(&list[i])) {
+			if !list[i].removed && !yield(list[i].key, o.value(&list[i])) {
 				return
 			}
 		}

@@ -20,18 +20,18 @@ type groups struct {
 	undelivered bool
 
 	// by id
-	known map[string]Reason
+	reasons map[string]Reason
 }
 
 // keeps returns why the rollouts of a group are kept; "": they need not be.
 func (g *groups) keeps(ctx context.Context, id string) (Reason, error) {
-	if reason, ok := g.known[id]; ok {
+	if reason, ok := g.reasons[id]; ok {
 		return reason, nil
 	}
 
 	reason, err := g.judge(ctx, id)
 	if err == nil {
-		g.known[id] = reason
+		g.reasons[id] = reason
 	}
 
 	return reason, err

@@ -283,6 +283,6 @@ func (p Pruner) groups(ctx context.Context) (*groups, error) {
 	open, ended, err := delivery.Outbox{Store: p.Store}.Keys(ctx)
 
 	return &groups{
-		store: p.Store, open: open, ended: ended, undelivered: p.Policy.Undelivered, known: map[string]Reason{},
+		store: p.Store, open: open, ended: ended, undelivered: p.Policy.Undelivered, reasons: map[string]Reason{},
 	}, err
 }

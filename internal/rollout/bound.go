@@ -56,8 +56,8 @@ func (b Bound) Set(l *Limits, v float64) {
 // Seconds says whether the bound is a duration.
 func (b Bound) Seconds() bool { return b.kind() == reflect.TypeFor[time.Duration]() }
 
-// Whole says whether the bound is a count.
-func (b Bound) Whole() bool { return !b.Seconds() && b.kind().Kind() != reflect.Float64 }
+// IsCount says whether the bound is a count.
+func (b Bound) IsCount() bool { return !b.Seconds() && b.kind().Kind() != reflect.Float64 }
 
 func (b Bound) kind() reflect.Type { return reflect.TypeFor[Limits]().Field(b.field).Type }
 

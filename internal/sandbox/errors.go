@@ -44,14 +44,14 @@ func (s *Sandbox) kindOfBreak(ctx context.Context, err error) fault.Kind {
 		return fault.Unavailable
 	case errors.As(err, &known):
 		return known.Kind
-	case s.backend.gone(ctx, s.id):
+	case s.backend.isGone(ctx, s.id):
 		return fault.SandboxLost
 	default:
 		return fault.Unavailable
 	}
 }
 
-func (b *Backend) gone(ctx context.Context, id string) bool {
+func (b *Backend) isGone(ctx context.Context, id string) bool {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 

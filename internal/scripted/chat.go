@@ -21,8 +21,8 @@ type call struct {
 	prompt []int32
 
 	// of the reply; the same for the same request
-	id    string
-	begun time.Time
+	id      string
+	created time.Time
 
 	// see opening
 	open []byte
@@ -63,7 +63,7 @@ func (c *call) chat(w http.ResponseWriter, r *http.Request) {
 	if c.req.Stream {
 		c.stream(w, r)
 	} else {
-		c.whole(w, r)
+		c.answerAtOnce(w, r)
 	}
 }
 
@@ -77,7 +77,7 @@ func (s *Server) newCall(r *http.Request, read func([]byte) (request, error)) (*
 		return nil, http.StatusRequestEntityTooLarge, fmt.Errorf("request is over %d bytes", maxRequest)
 	}
 
-	c := &call{begun: time.Now(), log: s.log}
+	c := &call{created: time.Now(), log: s.log}
 	if c.req, err = read(body); err != nil {
 		return nil, http.StatusBadRequest, fmt.Errorf("request: %w", err)
 	}

@@ -148,7 +148,7 @@ func (c *completion) reply(w http.ResponseWriter, sc plannedReply, sent *Sent, l
 	}
 
 	tokens, finish := sc.sample(most)
-	log.whole(sent, tokens, finish)
+	log.logReply(sent, tokens, finish)
 
 	body, err := json.Marshal(c.object(tokens, finish))
 	if err != nil {
@@ -178,8 +178,8 @@ func (sc *plannedReply) sample(most int) (tokens []token, finish string) {
 	return tokens, finish
 }
 
-// whole logs a reply that is sent in one piece.
-func (l *sentLog) whole(sent *Sent, tokens []token, finish string) {
+// logReply logs a reply that is sent in one piece.
+func (l *sentLog) logReply(sent *Sent, tokens []token, finish string) {
 	sent.add(tokens)
 	sent.FinishReason, sent.Complete = finish, true
 	l.write(sent)

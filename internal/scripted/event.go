@@ -6,7 +6,7 @@ import "strconv"
 func (c *call) opening() []byte {
 	b := append([]byte(`data: {"id":"chatcmpl-`), c.id...)
 	b = append(b, `","object":"chat.completion.chunk","created":`...)
-	b = strconv.AppendInt(b, c.begun.Unix(), 10)
+	b = strconv.AppendInt(b, c.created.Unix(), 10)
 	b = append(b, `,"model":`...)
 	b = appendString(b, c.req.Model)
 

@@ -13,7 +13,7 @@ import (
 // counter counts how often a session got the faults of one turn.
 type counter struct {
 	mu   sync.Mutex
-	seen map[hit]int
+	hits map[hit]int
 }
 
 type hit struct {
@@ -29,13 +29,13 @@ func (c *counter) next(h hit) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
-	if c.seen == nil || len(c.seen) >= maxSeen {
-		c.seen = map[hit]int{}
+	if c.hits == nil || len(c.hits) >= maxSeen {
+		c.hits = map[hit]int{}
 	}
 
-	c.seen[h]++
+	c.hits[h]++
 
-	return c.seen[h] - 1
+	return c.hits[h] - 1
 }
 
 // fault returns the fault of this call, or the zero Fault.

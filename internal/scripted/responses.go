@@ -110,7 +110,7 @@ func (c *call) wholeResponse(tokens []token) map[string]any {
 	body := map[string]any{
 		"id":                  "resp_" + c.id,
 		"object":              "response",
-		"created_at":          c.begun.Unix(),
+		"created_at":          c.created.Unix(),
 		"status":              status,
 		"model":               c.req.Model,
 		"output":              c.responseItems(tokens),

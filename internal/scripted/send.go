@@ -113,8 +113,8 @@ func (p Pace) between() time.Duration {
 	return p.ChunkDelay
 }
 
-// whole answers a request without a stream, after the time that all chunks take.
-func (c *call) whole(w http.ResponseWriter, r *http.Request) {
+// answerAtOnce answers a request without a stream, after the time that all chunks take.
+func (c *call) answerAtOnce(w http.ResponseWriter, r *http.Request) {
 	rep := c.scene.reply
 	if clock.Sleep(r.Context(), time.Duration(len(rep.chunks))*c.scene.pace.between()) != nil {
 		return
@@ -150,7 +150,7 @@ func (c *call) whole(w http.ResponseWriter, r *http.Request) {
 		"finish_reason": rep.finish,
 	}
 	body := map[string]any{
-		"id": "chatcmpl-" + c.id, "object": "chat.completion", "created": c.begun.Unix(), "model": c.req.Model,
+		"id": "chatcmpl-" + c.id, "object": "chat.completion", "created": c.created.Unix(), "model": c.req.Model,
 		"choices": []any{choice}, "usage": json.RawMessage(c.appendUsage(nil)),
 	}
 

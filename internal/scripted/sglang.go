@@ -80,7 +80,7 @@ func (s *Server) generate(w http.ResponseWriter, r *http.Request) {
 	}
 
 	tokens, finish := sc.sample(most)
-	s.log.whole(sent, tokens, finish)
+	s.log.logReply(sent, tokens, finish)
 	writeJSON(w, http.StatusOK, g.object(tokens, finish))
 }
 

@@ -28,18 +28,18 @@ type unfinished struct{ since, looked, next time.Time }
 // Run follows the store until ctx ends. A failure is logged, and the next update goes on where it ended.
 func (x *Index) Run(ctx context.Context, regraded Regraded) error {
 	// of regrades; those before the start are looked for as well
-	var known time.Time
+	var followedUntil time.Time
 
 	for {
 		began := time.Now()
 
 		err := x.Update(ctx)
 		if err == nil {
-			err = x.follow(ctx, regraded, known)
+			err = x.follow(ctx, regraded, followedUntil)
 		}
 
 		if err == nil {
-			known = began.Add(-lateness)
+			followedUntil = began.Add(-lateness)
 		} else if ctx.Err() == nil {
 			x.log.WarnContext(ctx, "the index of transcripts is behind", "rollouts", x.missing.Load(), "error", err)
 		}
@@ -63,7 +63,7 @@ func (x *Index) follow(ctx context.Context, regraded Regraded, since time.Time) 
 // Update adds the rollouts that the store has and the index has not, and removes those that the store has no more. Only
 // one may run at a time.
 func (x *Index) Update(ctx context.Context) error {
-	known, err := x.known(ctx)
+	known, err := x.indexedIDs(ctx)
 	if err != nil {
 		return err
 	}
@@ -114,8 +114,8 @@ func (x *Index) completeUntil(listed time.Time) time.Time {
 	return listed
 }
 
-// known returns the ids of the rollouts of the index.
-func (x *Index) known(ctx context.Context) (map[string]bool, error) {
+// indexedIDs returns the ids of the rollouts of the index.
+func (x *Index) indexedIDs(ctx context.Context) (map[string]bool, error) {
 	rows, err := x.db.QueryContext(ctx, "SELECT id FROM rollouts")
 	if err != nil {
 		return nil, err

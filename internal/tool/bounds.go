@@ -18,7 +18,7 @@ type bounds struct {
 	mu sync.Mutex
 
 	// counts up to the latest failed call
-	seen []rollout.ResourceCause
+	counts []rollout.ResourceCause
 }
 
 // newBounds starts counting.
@@ -30,7 +30,7 @@ func newBounds(ctx context.Context, env Env) *bounds {
 
 	b.usage = env.Sandbox.Usage
 	if use, err := b.usage(ctx); err == nil {
-		b.seen = counted(use, nil)
+		b.counts = counted(use, nil)
 	}
 
 	return b
@@ -69,7 +69,7 @@ func (b *bounds) explain(ctx context.Context, id string, r Result) (Result, erro
 		}
 	}
 
-	fresh := counted(use, b.seen)
+	fresh := counted(use, b.counts)
 	if len(fresh) == 0 {
 		return r, nil
 	}
@@ -81,7 +81,7 @@ func (b *bounds) explain(ctx context.Context, id string, r Result) (Result, erro
 		}
 	}
 
-	b.seen = counted(use, nil)
+	b.counts = counted(use, nil)
 
 	return withWords(r, words), nil
 }

@@ -10,13 +10,13 @@ import (
 // BindLater is Bind for a client that already knows its tools. It asks the servers at the first call of a
 // tool that is not the registry's own, so that a failing server affects no other calls.
 func (s *Selection) BindLater(ctx context.Context, env Env) Set {
-	return &later{selection: s, own: s.own(ctx, env)}
+	return &later{selection: s, builtin: s.builtinTools(ctx, env)}
 }
 
 // later implements Set. It is safe for concurrent use.
 type later struct {
 	selection *Selection
-	own       *bound
+	builtin   *bound
 
 	mu sync.Mutex
 
@@ -26,11 +26,11 @@ type later struct {
 
 // Definitions implements Set: the tools known so far.
 func (l *later) Definitions() []Definition {
-	if all := l.known(); all != nil {
+	if all := l.current(); all != nil {
 		return all.Definitions()
 	}
 
-	return l.own.Definitions()
+	return l.builtin.Definitions()
 }
 
 // Call implements Set.
@@ -46,15 +46,15 @@ func (l *later) Call(ctx context.Context, c Call) (Result, error) {
 // having returns the tools for a call of that name. A server that does not answer is an error unless
 // another one has the tool.
 func (l *later) having(ctx context.Context, name string) (*bound, error) {
-	if all := l.known(); all != nil {
+	if all := l.current(); all != nil {
 		return all, nil
 	}
 
-	if l.own.find(name) != nil {
-		return l.own, nil
+	if l.builtin.find(name) != nil {
+		return l.builtin, nil
 	}
 
-	b, err := l.selection.ask(ctx, l.own)
+	b, err := l.selection.ask(ctx, l.builtin)
 	switch {
 	case err == nil:
 		l.mu.Lock()
@@ -73,7 +73,7 @@ func (l *later) having(ctx context.Context, name string) (*bound, error) {
 	return b, nil
 }
 
-func (l *later) known() *bound {
+func (l *later) current() *bound {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 

@@ -110,7 +110,7 @@ func (r *Registry) Select(enabled, disabled []string) (*Selection, error) {
 // failure of one of these servers, or a fault.Invalid if a server's tool has the name of another selected
 // tool.
 func (s *Selection) Bind(ctx context.Context, env Env) (Set, error) {
-	b, err := s.ask(ctx, s.own(ctx, env))
+	b, err := s.ask(ctx, s.builtinTools(ctx, env))
 	if err != nil {
 		return nil, err
 	}
@@ -118,8 +118,8 @@ func (s *Selection) Bind(ctx context.Context, env Env) (Set, error) {
 	return b, nil
 }
 
-// own returns the registry's own tools, tied to a sandbox.
-func (s *Selection) own(ctx context.Context, env Env) *bound {
+// builtinTools returns the registry's own tools, tied to a sandbox.
+func (s *Selection) builtinTools(ctx context.Context, env Env) *bound {
 	return &bound{env: env, bounds: newBounds(ctx, env), tools: s.tools}
 }
 

@@ -93,7 +93,7 @@ func (l *Log) nextBase(r *Record) *base {
 // remember makes a written record the base of the next. A broken one has no prompt to continue. The store's
 // lock is held.
 func (l *Log) remember(r *Record, next *base, at place) {
-	if !r.Whole() {
+	if !r.Complete() {
 		return
 	}
 

@@ -57,20 +57,20 @@ type index struct {
 	restored int64
 
 	// call id → its latest complete entry
-	whole map[string]int
+	complete map[string]int
 
 	// turn → its entry
 	turns map[int]int
 }
 
 func (ix *index) put(h *storedHead, at place) {
-	if ix.whole == nil {
-		ix.whole, ix.turns = map[string]int{}, map[int]int{}
+	if ix.complete == nil {
+		ix.complete, ix.turns = map[string]int{}, map[int]int{}
 	}
 
 	ix.turns[h.Turn] = len(ix.entries)
-	if h.Whole() {
-		ix.whole[h.CallID] = len(ix.entries)
+	if h.Complete() {
+		ix.complete[h.CallID] = len(ix.entries)
 	}
 
 	request, prompt := h.wholeSizes()
@@ -84,7 +84,7 @@ func (ix *index) put(h *storedHead, at place) {
 		Kind:    h.Kind,
 		Lineage: h.Lineage,
 		Finish:  h.FinishReason,
-		Whole:   h.Whole(),
+		Whole:   h.Complete(),
 		Usage:   h.Usage,
 		Began:   h.Began,
 		Ended:   h.Began.Add(h.Latency),
@@ -145,7 +145,7 @@ func (ix *index) byTurn() []Entry {
 
 // find returns the complete record of a call id.
 func (ix *index) find(callID string) (Entry, bool) {
-	i, ok := ix.whole[callID]
+	i, ok := ix.complete[callID]
 	if !ok {
 		return Entry{}, false
 	}

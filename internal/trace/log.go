@@ -46,7 +46,7 @@ func (l *Log) disown(callID string) {
 	l.store.mu.Lock()
 	defer l.store.mu.Unlock()
 
-	delete(l.index.whole, callID)
+	delete(l.index.complete, callID)
 }
 
 // Delivered records that the agent got the reply of a turn. It does not wait for the disk: losing the

@@ -55,7 +55,7 @@ func (l *Log) Read(e Entry) (*Record, error) {
 	l.store.files.RLock()
 	defer l.store.files.RUnlock()
 
-	w, err := l.whole(e)
+	w, err := l.readWithBases(e)
 	if err != nil {
 		return nil, fault.Wrap(fault.Internal, err, "read trace: turn %d", e.Turn)
 	}
@@ -127,8 +127,8 @@ func (l *Log) base(d *diff) (Entry, error) {
 	return from, nil
 }
 
-// whole reads an entry and its bases. The files are held.
-func (l *Log) whole(e Entry) (*written, error) {
+// readWithBases reads an entry and its bases. The files are held.
+func (l *Log) readWithBases(e Entry) (*written, error) {
 	w, err := l.store.read(e.place)
 	if err != nil || w.head.Base == nil {
 		return w, err
@@ -139,7 +139,7 @@ func (l *Log) whole(e Entry) (*written, error) {
 		return nil, err
 	}
 
-	base, err := l.whole(from)
+	base, err := l.readWithBases(from)
 	if err != nil {
 		return nil, err
 	}

@@ -92,8 +92,8 @@ type Head struct {
 	Owed time.Duration `json:"owed,omitempty"`
 }
 
-// Whole reports whether the call has a complete reply.
-func (h *Head) Whole() bool { return h.Broken == "" }
+// Complete reports whether the call has a complete reply.
+func (h *Head) Complete() bool { return h.Broken == "" }
 
 // Check refuses what would misalign or falsify a training sequence: ids and logprobs of unequal length, and
 // logprobs that are impossible, are taken out of the record, and the record says so. Both stay readable in

@@ -40,7 +40,7 @@ func (c *Compactor) request(t *rollout.Turn) map[string]any {
 	}
 
 	if c.Messages == rollout.MessagesFull {
-		c.whole(o, out)
+		c.addPrompt(o, out)
 	} else {
 		c.delta(t, o, out)
 	}
@@ -48,8 +48,8 @@ func (c *Compactor) request(t *rollout.Turn) map[string]any {
 	return out
 }
 
-// whole adds the prompt as it was sent.
-func (c *Compactor) whole(o *rawjson.Object, out map[string]any) {
+// addPrompt adds the prompt as it was sent.
+func (c *Compactor) addPrompt(o *rawjson.Object, out map[string]any) {
 	for _, key := range []string{"messages", "prompt", "system", "instructions", "input"} {
 		if v, ok := o.Get(key); ok {
 			c.put(out, key, bytes.Clone(v))
@@ -75,7 +75,7 @@ func (c *Compactor) delta(t *rollout.Turn, o *rawjson.Object, out map[string]any
 			continue
 		}
 
-		n := c.seen(t, all)
+		n := c.sharedPrefix(t, all)
 		kept := []json.RawMessage{}
 
 		for i, m := range all {
@@ -94,8 +94,8 @@ func (c *Compactor) delta(t *rollout.Turn, o *rawjson.Object, out map[string]any
 	}
 }
 
-// seen returns how many of a turn's messages the previous turn of its lineage had; 0 if it had others.
-func (c *Compactor) seen(t *rollout.Turn, all []json.RawMessage) int {
+// sharedPrefix returns how many of a turn's messages the previous turn of its lineage had; 0 if it had others.
+func (c *Compactor) sharedPrefix(t *rollout.Turn, all []json.RawMessage) int {
 	digests := make([]uint64, len(all))
 	for i, m := range all {
 		h := fnv.New64a()

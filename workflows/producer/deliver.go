@@ -106,7 +106,7 @@ func (p *run) deliverOne(ctx workflow.Context, f producer.Finished) {
 	p.state.Outbox = slices.DeleteFunc(p.state.Outbox, func(o producer.Finished) bool { return o.GroupID == f.GroupID })
 	p.count(d, err)
 	p.since++
-	p.asked = p.asked || p.spec.Eval != nil || p.totalSteps() > 0
+	p.statusDue = p.statusDue || p.spec.Eval != nil || p.totalSteps() > 0
 	p.changed = true
 }
 
@@ -152,12 +152,12 @@ func (p *run) watchSink(ctx workflow.Context) {
 	wait := leastWait
 
 	for {
-		if err := workflow.Await(ctx, func() bool { return p.asked && p.state.Phase != producer.Paused }); err != nil {
+		if err := workflow.Await(ctx, func() bool { return p.statusDue && p.state.Phase != producer.Paused }); err != nil {
 			return
 		}
 
-		p.asked = false
-		before, known := p.status, p.known
+		p.statusDue = false
+		before, known := p.status, p.hasStatus
 		since := p.since
 
 		status, err := p.ask(ctx)
@@ -165,9 +165,9 @@ func (p *run) watchSink(ctx workflow.Context) {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			p.sinkError, p.asked = failure.FromTemporal(err).Error(), true
+			p.sinkError, p.statusDue = failure.FromTemporal(err).Error(), true
 		default:
-			p.status, p.known, p.sinkError = status, true, ""
+			p.status, p.hasStatus, p.sinkError = status, true, ""
 			// the status may or may not include deliveries during the request
 			p.since -= since
 			p.step()
@@ -176,7 +176,7 @@ func (p *run) watchSink(ctx workflow.Context) {
 		p.changed = true
 
 		wait = min(2*wait, mostWait)
-		if !known || p.known && before != p.status {
+		if !known || p.hasStatus && before != p.status {
 			wait = leastWait
 		}
 

@@ -13,7 +13,7 @@ const keptEvaluations = 50
 // evaluate begins the evaluation that is due and starts its groups, before training groups.
 func (p *run) evaluate() {
 	e := p.spec.Eval
-	if e == nil || !p.known || p.state.Phase != producer.Running {
+	if e == nil || !p.hasStatus || p.state.Phase != producer.Running {
 		return
 	}
 

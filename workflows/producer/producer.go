@@ -87,10 +87,10 @@ type run struct {
 	status delivery.Status
 
 	// status is set
-	known bool
+	hasStatus bool
 
 	// the sink's status is to be requested
-	asked bool
+	statusDue bool
 
 	// groups delivered since the status was known
 	since     int
@@ -105,7 +105,7 @@ func begin(ctx workflow.Context, spec producer.Spec) (*run, error) {
 	work, _ := workflow.NewDisconnectedContext(ctx)
 	p := &run{
 		spec: spec, ctx: work, log: log.With(workflow.GetLogger(ctx), "producer", spec.ID), keys: searchattr.Typed(),
-		epoch: -1, delivered: map[string]bool{}, asked: true, tasks: workflow.NewWaitGroup(work),
+		epoch: -1, delivered: map[string]bool{}, statusDue: true, tasks: workflow.NewWaitGroup(work),
 	}
 	p.io, p.stopIO = workflow.WithCancel(work)
 	p.state = spec.Begin(workflow.Now(ctx))

@@ -40,13 +40,13 @@ func (p *run) blockedBy() string {
 		return string(s.Phase)
 	case p.atTheEnd():
 		return "all tasks have started"
-	case !p.known:
+	case !p.hasStatus:
 		return "sink " + p.spec.Sink + " was not asked yet" + waitingText(p.sinkError)
 	case p.trainerHasFinished():
-		p.asked = true
+		p.statusDue = true
 		return fmt.Sprintf("the trainer has taken all of its %d steps; the next one has not registered", p.status.TotalSteps)
 	case p.enoughSteps():
-		p.asked = true
+		p.statusDue = true
 		return "the groups in flight are enough for all steps"
 	case p.spec.Eval != nil && p.spec.Eval.Instead && s.Evaluation != nil:
 		return "an evaluation runs"
@@ -87,7 +87,7 @@ func (p *run) noRoom() string {
 		return ""
 	}
 
-	p.asked = true
+	p.statusDue = true
 
 	if p.sinkError != "" {
 		// what it last said may be over
@@ -204,7 +204,7 @@ func (p *run) exhausted() bool {
 		return false
 	}
 
-	return p.known && p.enoughSteps()
+	return p.hasStatus && p.enoughSteps()
 }
 
 // next is the place of the next group: a task to repeat, or the next one in the order.

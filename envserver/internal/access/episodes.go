@@ -35,7 +35,7 @@ type Episodes interface {
 
 // NewOwnedEpisodes limits each caller to the episodes of its own rollouts; owners returns the owner of a rollout.
 func NewOwnedEpisodes(all Episodes, owners Rollouts) Episodes {
-	return &ownedEpisodes{all: all, owned: owned{all: owners}, known: map[ownership]bool{}}
+	return &ownedEpisodes{all: all, owned: owned{all: owners}, cache: map[ownership]bool{}}
 }
 
 // ownedEpisodes caches its checks: a rollout never changes its owner.
@@ -44,7 +44,7 @@ type ownedEpisodes struct {
 	owned owned
 
 	mu    sync.Mutex
-	known map[ownership]bool
+	cache map[ownership]bool
 }
 
 type ownership struct{ caller, rollout string }
@@ -56,10 +56,10 @@ func (o *ownedEpisodes) check(ctx context.Context, id string) error {
 	key := ownership{CallerOf(ctx).Name, id}
 
 	o.mu.Lock()
-	known := o.known[key]
+	cache := o.cache[key]
 	o.mu.Unlock()
 
-	if known {
+	if cache {
 		return nil
 	}
 
@@ -70,11 +70,11 @@ func (o *ownedEpisodes) check(ctx context.Context, id string) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 
-	if len(o.known) >= maxKnown {
-		clear(o.known)
+	if len(o.cache) >= maxKnown {
+		clear(o.cache)
 	}
 
-	o.known[key] = true
+	o.cache[key] = true
 
 	return nil
 }

@@ -34,7 +34,7 @@ type toolList struct {
 	mu sync.Mutex
 
 	// nil: never listed
-	known []Tool
+	latest []Tool
 
 	// known as JSON, to detect changes
 	encoded []byte
@@ -53,7 +53,7 @@ func (l *toolList) current() []Tool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
-	return l.known
+	return l.latest
 }
 
 // get returns the list. It lists the tools if the cache is empty or old, and keeps the cached list if that fails.
@@ -79,9 +79,9 @@ func (l *toolList) get(ctx context.Context) ([]Tool, error) {
 	}
 
 	l.keep(made, err)
-	known, _, err := l.state()
+	latest, _, err := l.state()
 
-	return known, err
+	return latest, err
 }
 
 // state returns the results of get, and whether an attempt to list the tools is due.
@@ -90,8 +90,8 @@ func (l *toolList) state() (known []Tool, due bool, err error) {
 	defer l.mu.Unlock()
 
 	due = time.Now().After(l.next)
-	if l.known != nil {
-		return l.known, due, nil
+	if l.latest != nil {
+		return l.latest, due, nil
 	}
 
 	return nil, due, l.err
@@ -117,8 +117,8 @@ func (l *toolList) keep(made []Tool, err error) {
 	l.next = time.Now().Add(refresh)
 
 	made = append(slices.Clone(made), submit())
-	if encoded, err := json.Marshal(made); err != nil || l.known == nil || !bytes.Equal(encoded, l.encoded) {
-		l.known, l.encoded = made, encoded
+	if encoded, err := json.Marshal(made); err != nil || l.latest == nil || !bytes.Equal(encoded, l.encoded) {
+		l.latest, l.encoded = made, encoded
 	}
 }
 

@@ -41,7 +41,7 @@ type API struct {
 	mu            sync.Mutex
 
 	// rollouts by trajectoryKey
-	known map[string]string
+	rolloutIDs map[string]string
 
 	// without a Keeper
 	generations map[string]int
@@ -118,7 +118,7 @@ func (a *API) health(w http.ResponseWriter, _ *http.Request) {
 
 func (a *API) status(w http.ResponseWriter, _ *http.Request) {
 	a.mu.Lock()
-	open := len(a.known)
+	open := len(a.rolloutIDs)
 	a.mu.Unlock()
 	httpio.WriteJSON(w, http.StatusOK, map[string]any{
 		"queue_size": 0, "total_requests": a.calls.Load(), "total_errors": a.failed.Load(), "trajectories": open,

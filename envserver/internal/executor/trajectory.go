@@ -55,7 +55,7 @@ func (a *API) find(ctx context.Context, trajectory string) (id string, found boo
 	k := key(ctx, trajectory)
 
 	a.mu.Lock()
-	id, found = a.known[k]
+	id, found = a.rolloutIDs[k]
 	a.mu.Unlock()
 
 	if found {
@@ -94,11 +94,11 @@ func (a *API) remember(k, id string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 
-	if a.known == nil || len(a.known) >= maxOpen {
-		a.known = map[string]string{}
+	if a.rolloutIDs == nil || len(a.rolloutIDs) >= maxOpen {
+		a.rolloutIDs = map[string]string{}
 	}
 
-	a.known[k] = id
+	a.rolloutIDs[k] = id
 }
 
 // generation is the number of releases of the trajectory. After each release the next call begins another episode.
@@ -131,7 +131,7 @@ func (a *API) advance(ctx context.Context, k string) error {
 	}
 
 	a.mu.Lock()
-	delete(a.known, k)
+	delete(a.rolloutIDs, k)
 
 	if a.generations == nil {
 		a.generations = map[string]int{}

@@ -85,13 +85,13 @@ func (s *Session) Leave() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
-	s.left = true
+	s.closed = true
 }
 
-// Left reports whether the client has closed the session.
-func (s *Session) Left() bool {
+// Closed reports whether the client has closed the session.
+func (s *Session) Closed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
-	return s.left
+	return s.closed
 }

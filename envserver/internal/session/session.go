@@ -64,7 +64,7 @@ type Session struct {
 	playing *Playing
 
 	// the client has closed the session; see Left
-	left bool
+	closed bool
 
 	// another session has taken the episode over
 	yielded bool

@@ -49,7 +49,7 @@ func limitsSchema(s *jsonschema.Schema) {
 		}
 
 		p := &jsonschema.Schema{Types: []string{"null", "number"}, Description: b.About, Minimum: jsonschema.Ptr(0.0)}
-		if b.Whole() {
+		if b.IsCount() {
 			p.Types[1] = "integer"
 		}
 

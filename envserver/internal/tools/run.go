@@ -7,21 +7,21 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// begun is a rollout that a call has started; abort: it ends when the client leaves.
-type begun struct {
+// startedRollout is a rollout that a call has started; abort: it ends when the client leaves.
+type startedRollout struct {
 	state rollout.State
 	id    string
 	abort bool
 }
 
 // begin reads the arguments and starts the rollout.
-func (t *Table) begin(ctx context.Context, c Call) (begun, error) {
+func (t *Table) begin(ctx context.Context, c Call) (startedRollout, error) {
 	args := defaultRolloutArgs(t.o.Agents[0])
 	if err := t.decode(c, &args); err != nil {
-		return begun{}, err
+		return startedRollout{}, err
 	}
 
-	b := begun{abort: args.OnDisconnect == onDisconnectAbort}
+	b := startedRollout{abort: args.OnDisconnect == onDisconnectAbort}
 	if b.abort && c.Session == nil && c.Tool == startRollout {
 		// Without a session the server cannot detect that this client leaves.
 		return b, fault.Field(

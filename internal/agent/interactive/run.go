@@ -50,7 +50,7 @@ func (r *run) Launch() agent.Launch { return r.launch }
 func (r *run) Next(ctx context.Context) (agent.Status, error) {
 	wait := time.Duration(0)
 	if r.ready {
-		wait = min(statusEvery, r.left())
+		wait = min(statusEvery, r.remainingIdle())
 	}
 
 	r.ready = true
@@ -72,7 +72,7 @@ func (r *run) Next(ctx context.Context) (agent.Status, error) {
 	default:
 	}
 
-	if r.left() <= 0 {
+	if r.remainingIdle() <= 0 {
 		r.episode.End(fmt.Sprintf("no call came for %s", r.idle))
 		return r.ended(), nil
 	}
@@ -82,9 +82,9 @@ func (r *run) Next(ctx context.Context) (agent.Status, error) {
 	return agent.Status{Ready: true, LastSign: time.Now()}, err
 }
 
-// left is the time until the episode has been idle for too long. A suspended worker takes no calls, so the
+// remainingIdle is the time until the episode has been idle for too long. A suspended worker takes no calls, so the
 // idle time starts again after it.
-func (r *run) left() time.Duration {
+func (r *run) remainingIdle() time.Duration {
 	since := r.episode.IdleSince()
 	if since.IsZero() {
 		return r.idle

@@ -46,7 +46,7 @@ func TestFirstCallWaitsForTheMark(t *testing.T) {
 		"not marked": failing{},
 	} {
 		table := toolservice.NewTable(t.TempDir())
-		open, closeIt, err := table.Open(toolservice.Options{ID: "r.1", Tools: slow{}, Held: true})
+		open, closeIt, err := table.Open(toolservice.Options{ID: "r.1", Tools: slow{}, WaitForAccept: true})
 		require.NoError(t, err)
 		_, failed := interactive.Agent{}.Open(t.Context(), agent.Env{
 			Sandbox: sandbox,

@@ -213,13 +213,13 @@ func (q *Queue) latest(tx *bbolt.Tx, st *state, id uint64, all []group) {
 	before := st.Latest
 
 	st.Latest = id
-	if before != 0 && !held(st, all, before) {
+	if before != 0 && !hasGroup(st, all, before) {
 		q.files.drop(tx, before)
 	}
 }
 
-// held reports whether a group is in the queue or in an unacknowledged batch.
-func held(st *state, all []group, id uint64) bool {
+// hasGroup reports whether a group is in the queue or in an unacknowledged batch.
+func hasGroup(st *state, all []group, id uint64) bool {
 	is := func(g group) bool { return g.ID == id }
 
 	return slices.ContainsFunc(all, is) ||

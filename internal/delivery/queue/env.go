@@ -144,7 +144,7 @@ func (q *Queue) RegisterEnv(e Env) (Registered, bool, error) {
 	}
 
 	id, t := len(q.st.Envs)-1, q.st.Registration
-	q.seen[id] = q.o.Now()
+	q.lastCall[id] = q.o.Now()
 
 	return Registered{
 		ID:    id,
@@ -195,11 +195,11 @@ func (q *Queue) DisconnectEnv(id int) (bool, error) {
 
 // connected reports whether an environment counts: it has not disconnected, and called recently.
 func (q *Queue) connected(id int) bool {
-	return !q.st.Envs[id].Left && q.o.Now().Sub(q.seen[id]) < q.o.EnvTimeout
+	return !q.st.Envs[id].Left && q.o.Now().Sub(q.lastCall[id]) < q.o.EnvTimeout
 }
 
 // touch records a call of an environment, which reconnects it.
-func (q *Queue) touch(id int, now time.Time) { q.seen[id] = now }
+func (q *Queue) touch(id int, now time.Time) { q.lastCall[id] = now }
 
 // EnvStatus is the status by which an environment bounds its work. Sizes are in groups of its own size.
 type EnvStatus struct {

@@ -47,8 +47,8 @@ type Queue struct {
 
 	// queued and buffered ones, oldest first
 	all []group
-	// seen is the time of each environment's latest call.
-	seen map[int]time.Time
+	// lastCall is the time of each environment's latest call.
+	lastCall map[int]time.Time
 }
 
 // state is everything but the groups, one record of the file.
@@ -127,7 +127,7 @@ func Open(o Options) (*Queue, error) {
 		return nil, fault.Wrap(fault.Internal, err, "open %s", o.Path)
 	}
 
-	q := &Queue{db: db, files: files{o.Path + ".groups"}, o: o, seen: map[int]time.Time{}}
+	q := &Queue{db: db, files: files{o.Path + ".groups"}, o: o, lastCall: map[int]time.Time{}}
 	if err := q.load(); err != nil {
 		return nil, fault.Wrap(fault.Internal, err, "read %s", o.Path)
 	}
@@ -186,7 +186,7 @@ func (q *Queue) read() error {
 		}
 
 		for env := range q.st.Envs {
-			q.seen[env] = q.o.Now()
+			q.lastCall[env] = q.o.Now()
 		}
 
 		return tx.Bucket(groups).ForEach(func(_, data []byte) error {
@@ -345,7 +345,7 @@ func (q *Queue) Reset() error {
 		*all, *st = nil, state{Envs: st.Envs, Formed: st.Formed}
 
 		// an environment that is alive calls again
-		clear(q.seen)
+		clear(q.lastCall)
 
 		// otherwise the next Open sweeps
 		tx.OnCommit(func() { _ = q.files.sweep(func(id uint64) bool { return kept[id] }) })

@@ -31,7 +31,7 @@ func (q *Queue) waitsFor(queue []group) string {
 			m.env,
 			q.st.Envs[m.env].Name,
 			m.share,
-			q.o.Now().Sub(q.seen[m.env]).Round(time.Second),
+			q.o.Now().Sub(q.lastCall[m.env]).Round(time.Second),
 		)
 	}
 

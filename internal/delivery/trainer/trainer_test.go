@@ -183,8 +183,8 @@ func TestOwn(t *testing.T) {
 		var got []float64
 
 		return sinktest.Subject{
-			Sink:    trainer.NewOwn(options(c.URL)),
-			Restart: func(*testing.T) delivery.Sink { return trainer.NewOwn(options(c.URL)) },
+			Sink:    trainer.NewAPI(options(c.URL)),
+			Restart: func(*testing.T) delivery.Sink { return trainer.NewAPI(options(c.URL)) },
 			Received: func(t *testing.T) []float64 {
 				got = append(got, scores(t, at)...)
 				return got
@@ -200,7 +200,7 @@ func TestOwnStatus(t *testing.T) {
 	at := ownServer(t)
 	begin(t, at)
 
-	sink := trainer.NewOwn(options(at))
+	sink := trainer.NewAPI(options(at))
 	for n := 1; n <= 2; n++ {
 		require.NoError(t, sink.Deliver(t.Context(), sinktest.Group(n)))
 	}
@@ -392,7 +392,7 @@ func TestUnexpectedReplies(t *testing.T) {
 			}))
 			defer srv.Close()
 
-			for _, sink := range []delivery.Sink{trainer.NewOwn(options(srv.URL)), trainer.NewPull(options(srv.URL), "q", 0), atropos(srv.URL, newNotes(), discard())} {
+			for _, sink := range []delivery.Sink{trainer.NewAPI(options(srv.URL)), trainer.NewPull(options(srv.URL), "q", 0), atropos(srv.URL, newNotes(), discard())} {
 				err := sink.Deliver(t.Context(), sinktest.Group(1))
 				require.Equal(t, c.kind, fault.KindOf(err), "%v", err)
 			}
@@ -417,7 +417,7 @@ func TestTrainerNeverAnswers(t *testing.T) {
 	defer srv.Close()
 	defer close(over)
 
-	for _, sink := range []delivery.Sink{trainer.NewOwn(options(srv.URL)), trainer.NewPull(options(srv.URL), "q", 0), atropos(srv.URL, newNotes(), discard())} {
+	for _, sink := range []delivery.Sink{trainer.NewAPI(options(srv.URL)), trainer.NewPull(options(srv.URL), "q", 0), atropos(srv.URL, newNotes(), discard())} {
 		ctx, cancel := context.WithCancel(t.Context())
 		// cancels once the request has arrived
 		go func() { <-arrived; cancel() }()

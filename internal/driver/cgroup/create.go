@@ -116,9 +116,9 @@ func (h *Hierarchy) Delegate(name string, uid int) error {
 	)
 }
 
-// Whole creates the version 2 folder with all cgroups of a sandbox, in which a process may be until Create;
+// CreateFolder creates the version 2 folder with all cgroups of a sandbox, in which a process may be until Create;
 // "": another version.
-func (h *Hierarchy) Whole(name string) (string, error) {
+func (h *Hierarchy) CreateFolder(name string) (string, error) {
 	if h.Version != 2 {
 		return "", nil
 	}

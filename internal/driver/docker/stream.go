@@ -32,7 +32,7 @@ type stream struct {
 	left uint32
 
 	// beginning of stderr
-	said []byte
+	stderr []byte
 }
 
 // Read implements net.Conn. A deadline may interrupt it inside a frame; the next call continues there.
@@ -86,8 +86,8 @@ func (s *stream) next() error {
 		n, err := s.in.Read(s.header[s.have:])
 
 		s.have += n
-		if err == io.EOF && len(s.said) > 0 {
-			return fmt.Errorf("the connection into the sandbox ended: %q", s.said)
+		if err == io.EOF && len(s.stderr) > 0 {
+			return fmt.Errorf("the connection into the sandbox ended: %q", s.stderr)
 		}
 
 		if err != nil {
@@ -108,7 +108,7 @@ func (s *stream) skip() error {
 
 	n, err := s.in.Read(piece[:min(len(piece), int(s.left))])
 	s.left -= uint32(n)
-	s.said = append(s.said, piece[:min(n, maxSaid-len(s.said))]...)
+	s.stderr = append(s.stderr, piece[:min(n, maxSaid-len(s.stderr))]...)
 
 	return err
 }

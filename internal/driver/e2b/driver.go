@@ -49,7 +49,7 @@ type Driver struct {
 	mu sync.Mutex
 
 	// by the sandbox's id; others are looked up
-	known map[string]machine
+	byID map[string]machine
 }
 
 var (
@@ -65,7 +65,7 @@ func New(o Options) (*Driver, error) {
 		return nil, fault.New(fault.Invalid, "the backend e2b needs an API key: set E2B_API_KEY")
 	}
 
-	d := &Driver{o: o, log: o.Logger, known: map[string]machine{}, http: client()}
+	d := &Driver{o: o, log: o.Logger, byID: map[string]machine{}, http: client()}
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)
 	}

@@ -75,7 +75,7 @@ func (d *Driver) remembered(id string) (machine, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 
-	m, ok := d.known[id]
+	m, ok := d.byID[id]
 
 	return m, ok
 }
@@ -85,7 +85,7 @@ func (d *Driver) remember(id string, s apiSandbox) machine {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 
-	d.known[id] = m
+	d.byID[id] = m
 
 	return m
 }
@@ -95,5 +95,5 @@ func (d *Driver) forget(id string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 
-	delete(d.known, id)
+	delete(d.byID, id)
 }

@@ -76,7 +76,7 @@ func (o Overlay) Mount() error {
 		return err
 	}
 	// The upper root folder determines the owner and the mode of the overlay's root.
-	if err := o.own(filepath.Join(o.At, "upper")); err != nil {
+	if err := o.chownToRoot(filepath.Join(o.At, "upper")); err != nil {
 		return err
 	}
 
@@ -231,8 +231,8 @@ func (o Overlay) mount(lower []string) error {
 	return os.Chdir("/")
 }
 
-// own makes the image's root user the owner of a path.
-func (o Overlay) own(path string) error {
+// chownToRoot makes the image's root user the owner of a path.
+func (o Overlay) chownToRoot(path string) error {
 	if o.Base == 0 {
 		return nil
 	}

@@ -50,4 +50,4 @@ func (d *Driver) Answers(ctx context.Context, id string) error { return awaitAns
 func (d *Driver) Folder(id string) string { return d.path(id) }
 
 // Remembered returns the number of folders whose state the listing caches.
-func (d *Driver) Remembered() int { return len(d.listed.known) }
+func (d *Driver) Remembered() int { return len(d.listed.byFolder) }

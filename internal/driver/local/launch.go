@@ -278,7 +278,7 @@ func (l *launch) enterCgroups(h *cgroup.Hierarchy, name string, spec driver.Spec
 // enterCgroupNamespace creates the sandbox's cgroup namespace. Its root is the parent of both cgroups,
 // since the kernel does not let a process fork into a cgroup outside of its namespace.
 func (l *launch) enterCgroupNamespace(h *cgroup.Hierarchy, name string) error {
-	at, err := h.Whole(name)
+	at, err := h.CreateFolder(name)
 	if at == "" || err != nil {
 		return err
 	}

@@ -15,7 +15,7 @@ type states struct {
 	mu sync.Mutex
 
 	// by folder
-	known map[string]knownState
+	byFolder map[string]knownState
 }
 
 type knownState struct {
@@ -41,11 +41,11 @@ func (k *states) read(dir string) (state, error) {
 	file := stamp{st.Ino, st.Size, st.Mtim}
 
 	k.mu.Lock()
-	known, ok := k.known[dir]
+	byFolder, ok := k.byFolder[dir]
 	k.mu.Unlock()
 
-	if ok && known.file == file {
-		return known.state, nil
+	if ok && byFolder.file == file {
+		return byFolder.state, nil
 	}
 
 	s, err := readState(dir)
@@ -56,11 +56,11 @@ func (k *states) read(dir string) (state, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 
-	if k.known == nil {
-		k.known = map[string]knownState{}
+	if k.byFolder == nil {
+		k.byFolder = map[string]knownState{}
 	}
 
-	k.known[dir] = knownState{file, s}
+	k.byFolder[dir] = knownState{file, s}
 
 	return s, nil
 }
@@ -70,10 +70,10 @@ func (k *states) keep(folders []string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 
-	if len(k.known) <= len(folders) {
+	if len(k.byFolder) <= len(folders) {
 		// there are no others
 		return
 	}
 
-	maps.DeleteFunc(k.known, func(dir string, _ knownState) bool { return !slices.Contains(folders, dir) })
+	maps.DeleteFunc(k.byFolder, func(dir string, _ knownState) bool { return !slices.Contains(folders, dir) })
 }

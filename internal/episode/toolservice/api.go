@@ -157,7 +157,7 @@ func (a api) tar(w http.ResponseWriter, r *http.Request, e *Episode) error {
 	}
 
 	err := send(r.Context(), e.o.Files, at, out)
-	if err != nil && out.begun {
+	if err != nil && out.started {
 		a.log.Warn("tar aborted", "sandbox", e.o.ID, "error", err)
 		panic(http.ErrAbortHandler)
 	}
@@ -168,13 +168,13 @@ func (a api) tar(w http.ResponseWriter, r *http.Request, e *Episode) error {
 // tarResponse is a response that begins with the first byte of its tar.
 type tarResponse struct {
 	http.ResponseWriter
-	begun bool
+	started bool
 }
 
 // Write implements io.Writer.
 func (r *tarResponse) Write(p []byte) (int, error) {
-	if !r.begun {
-		r.begun = true
+	if !r.started {
+		r.started = true
 		r.Header().Set("Content-Type", "application/x-tar")
 	}
 

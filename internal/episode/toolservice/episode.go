@@ -36,7 +36,7 @@ type Options struct {
 	MaxSteps int
 
 	// calls wait until Accept is called
-	Held bool
+	WaitForAccept bool
 }
 
 // Episode takes the calls of a client in one sandbox. Each call runs once by its id, and is logged before
@@ -59,7 +59,7 @@ type Episode struct {
 	calls map[string]*call
 
 	// calls that have ended or are running
-	begun int
+	callCount int
 
 	// calls that have ended
 	ended int
@@ -105,7 +105,7 @@ func newEpisode(path string, o Options) (*Episode, error) {
 		return nil, err
 	}
 
-	e.begun = e.ended
+	e.callCount = e.ended
 	e.checkBound()
 
 	return e, nil
@@ -177,11 +177,11 @@ func (e *Episode) begin(c episode.Call) (*call, error) {
 	switch {
 	case e.closed != "":
 		return nil, Over(e.closed)
-	case e.o.MaxSteps > 0 && e.begun >= e.o.MaxSteps:
+	case e.o.MaxSteps > 0 && e.callCount >= e.o.MaxSteps:
 		return nil, Over(e.bound())
 	}
 
-	e.begun++
+	e.callCount++
 	e.running++
 	mine := &call{digest: digest, done: make(chan struct{})}
 	e.calls[c.ID] = mine
@@ -224,7 +224,7 @@ func (e *Episode) run(c episode.Call, mine *call) {
 	if mine.err = err; err != nil {
 		delete(e.calls, c.ID)
 
-		e.begun--
+		e.callCount--
 		if e.closed != "" {
 			mine.err = Over(e.closed)
 		}

@@ -62,7 +62,7 @@ func (t *Table) Open(o Options) (_ *Episode, closeIt func() error, err error) {
 
 		t.accept(e)
 	}
-	if !o.Held {
+	if !o.WaitForAccept {
 		t.accept(e)
 	}
 

@@ -353,7 +353,7 @@ func TestService(t *testing.T) {
 func TestHeldEpisodeTakesNoCalls(t *testing.T) {
 	t.Parallel()
 	table := toolservice.NewTable(t.TempDir())
-	open, closeIt, err := table.Open(toolservice.Options{ID: "r.1", Tools: newCounted(), Held: true})
+	open, closeIt, err := table.Open(toolservice.Options{ID: "r.1", Tools: newCounted(), WaitForAccept: true})
 	require.NoError(t, err)
 	_, err = table.Get(t.Context(), "r.1", 0)
 	require.True(t, fault.Is(err, fault.Unavailable), "%v", err)

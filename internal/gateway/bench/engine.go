@@ -33,7 +33,7 @@ type reply struct {
 	events [][]byte
 
 	// unary reply
-	whole string
+	unary string
 }
 
 func newEngine() *engine { return &engine{ready: map[work]reply{}} }
@@ -72,7 +72,7 @@ func (e *engine) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 
 	if !in.Stream {
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(w, r.whole)
+		_, _ = io.WriteString(w, r.unary)
 
 		return
 	}
@@ -143,7 +143,7 @@ func newReply(w work) reply {
 			),
 			[]byte(head+"],"+usage+"}\n\ndata: [DONE]\n\n"),
 		),
-		whole: fmt.Sprintf(
+		unary: fmt.Sprintf(
 			`{"object":"chat.completion",%s,"choices":[{"index":0,"message":{"role":"assistant","content":"%s"},"logprobs":{"content":[%s]},"finish_reason":"stop","token_ids":[%s]}],"prompt_token_ids":[%s],%s}`,
 			about,
 			strings.Repeat(" word", w.tokens),

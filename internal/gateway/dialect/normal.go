@@ -21,7 +21,7 @@ func (a *Request) Normalise(raw []byte, r *reply.Reply) ([]byte, error) {
 
 	n := render.Normal{Functions: a.hasFunctions(), ID: a.callID}
 
-	said, err := n.Of(raw, r.Begun, r.Irregular)
+	said, err := n.Of(raw, r.Prelude, r.Irregular)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", r.Irregular, err)
 	}

@@ -18,7 +18,7 @@ type translation struct {
 	members []string
 	request func(body []byte) (*chat.Call, error)
 	// reply returns the reply for an object written by the call's Reply.
-	reply func(object []byte) render.Whole
+	reply func(object []byte) render.AssembledReply
 }
 
 // Google returns the dialect of one call of Gemini's generateContent. A list stream is one JSON list
@@ -103,7 +103,7 @@ func (s upstreamForm) note(d *Draft) {
 }
 
 // AgentReply returns a reply in the agent's API: whole is the assembled reply with the parts that the agent asked for.
-func (a *Request) AgentReply(whole render.Whole) (render.Whole, error) {
+func (a *Request) AgentReply(whole render.AssembledReply) (render.AssembledReply, error) {
 	if a.call == nil {
 		return whole, nil
 	}

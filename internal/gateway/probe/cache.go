@@ -63,7 +63,7 @@ func (c *Cache) Of(
 	if !ok || e.stale() {
 		next := &entry{done: make(chan struct{}), began: time.Now()}
 		if ok {
-			next.before = e.known()
+			next.before = e.latestReport()
 		}
 
 		e = next
@@ -85,12 +85,12 @@ func (c *Cache) Of(
 	case <-ctx.Done():
 	}
 
-	return e.known()
+	return e.latestReport()
 }
 
-// Known returns the report on an endpoint, the expired one until the endpoint has answered a later probe;
+// LatestReport returns the report on an endpoint, the expired one until the endpoint has answered a later probe;
 // the zero value: there is none yet.
-func (c *Cache) Known(key string) rollout.EndpointReport {
+func (c *Cache) LatestReport(key string) rollout.EndpointReport {
 	c.mu.Lock()
 	e := c.kept[key]
 	c.mu.Unlock()
@@ -99,12 +99,12 @@ func (c *Cache) Known(key string) rollout.EndpointReport {
 		return rollout.EndpointReport{}
 	}
 
-	return e.known()
+	return e.latestReport()
 }
 
-// known returns the report. A probe that runs or was not answered says nothing: to forget meanwhile that
+// latestReport returns the report. A probe that runs or was not answered says nothing: to forget meanwhile that
 // log probabilities are raw would let turns be trained on that must not be.
-func (e *entry) known() rollout.EndpointReport {
+func (e *entry) latestReport() rollout.EndpointReport {
 	select {
 	case <-e.done:
 	default:

@@ -42,12 +42,12 @@ func TestExpiredReportHolds(t *testing.T) {
 			of(time.Minute, rollout.EndpointReport{Findings: []string{"not probed"}}),
 			"the probe runs",
 		)
-		require.Equal(t, raw, c.Known("key"))
+		require.Equal(t, raw, c.LatestReport("key"))
 		time.Sleep(2 * time.Minute)
-		require.Equal(t, raw, c.Known("key"), "the endpoint did not answer")
+		require.Equal(t, raw, c.LatestReport("key"), "the endpoint did not answer")
 		require.Equal(t, raw, of(0, undecided), "the probe could not determine the mode")
 		time.Sleep(2 * time.Hour)
 		require.Equal(t, processed, of(0, processed))
-		require.Equal(t, processed, c.Known("key"))
+		require.Equal(t, processed, c.LatestReport("key"))
 	})
 }

@@ -84,7 +84,7 @@ func Run(ctx context.Context, e Endpoint) rollout.EndpointReport {
 func release(all ...*answer) {
 	for _, a := range all {
 		if a.Result != nil {
-			a.Held.Release()
+			a.Memory.Release()
 		}
 	}
 }
@@ -147,7 +147,7 @@ func (e Endpoint) promptIDs(ctx context.Context, r *rollout.EndpointReport) {
 
 		res := e.Ask(ctx, request)
 		takes := res.Problem == nil && slices.Equal(res.Reply.PromptTokenIDs, ids)
-		res.Held.Release()
+		res.Memory.Release()
 
 		if takes {
 			r.PromptIDs = by

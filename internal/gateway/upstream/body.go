@@ -22,8 +22,8 @@ type generateBody struct {
 	Limit  int64
 	Memory membudget.Share
 
-	whole *bytes.Reader
-	err   error
+	reader *bytes.Reader
+	err    error
 
 	// releases the memory; nil: none reserved
 	release func()
@@ -45,7 +45,7 @@ func (b *generateBody) Close() error {
 // Read implements io.Reader. Its error is that of the connection, or describes a malformed reply. An error
 // object is returned unchanged.
 func (b *generateBody) Read(p []byte) (int, error) {
-	if b.whole == nil && b.err == nil {
+	if b.reader == nil && b.err == nil {
 		b.translate()
 	}
 
@@ -53,7 +53,7 @@ func (b *generateBody) Read(p []byte) (int, error) {
 		return 0, b.err
 	}
 
-	return b.whole.Read(p)
+	return b.reader.Read(p)
 }
 
 func (b *generateBody) translate() {
@@ -68,5 +68,5 @@ func (b *generateBody) translate() {
 		raw, err = completionOfGenerate(b.Sent, raw)
 	}
 
-	b.whole, b.err = bytes.NewReader(raw), err
+	b.reader, b.err = bytes.NewReader(raw), err
 }

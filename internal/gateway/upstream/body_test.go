@@ -32,11 +32,11 @@ func TestBodyTakesMemory(t *testing.T) {
 	out, err := io.ReadAll(b)
 	require.NoError(t, err)
 	require.Contains(t, string(out), `"token_ids":[5]`)
-	require.GreaterOrEqual(t, memory.Held(), int64(32*8<<10))
+	require.GreaterOrEqual(t, memory.Used(), int64(32*8<<10))
 	require.NoError(t, b.Close())
-	require.Zero(t, memory.Held())
+	require.Zero(t, memory.Used())
 
 	_, err = io.ReadAll(body(64 << 10))
 	require.ErrorIs(t, err, membudget.ErrBusy)
-	require.Zero(t, memory.Held())
+	require.Zero(t, memory.Used())
 }

@@ -66,8 +66,8 @@ type retryState struct {
 	*Spec
 
 	// of the budget
-	left  time.Duration
-	tries int
+	remaining time.Duration
+	tries     int
 
 	// US dollars, from the usage that tries reported
 	cost float64
@@ -96,7 +96,7 @@ type retryState struct {
 
 // Complete makes the call until its reply is complete or cannot be completed within its budget.
 func (u *Client) Complete(ctx context.Context, s *Spec) *Result {
-	r := &retryState{Spec: s, left: s.Budget}
+	r := &retryState{Spec: s, remaining: s.Budget}
 	res := u.completeWithRetries(ctx, r)
 	r.Progress.goesOn(r.Admission)
 	res.Tries, res.Queued, res.Owed, res.Reply.Usage.CostUSD = r.tries, r.queued, r.owed, r.cost
@@ -116,7 +116,7 @@ func (u *Client) completeWithRetries(ctx context.Context, r *retryState) *Result
 			return res.giveUp(ctx)
 		}
 
-		res.Held.Release()
+		res.Memory.Release()
 		last := res.Problem
 
 		switch res = next; {
@@ -129,7 +129,7 @@ func (u *Client) completeWithRetries(ctx context.Context, r *retryState) *Result
 			return res.giveUp(ctx)
 		case res.Problem == nil || res.Problem.Class != Retry:
 			return res
-		case r.Live.Begun(), u.tooEmpty(r, res.Problem):
+		case r.Live.HasSent(), u.tooEmpty(r, res.Problem):
 			// the agent has seen part of the reply, or further tries are useless
 			res.Problem.Class = Failed
 			return res
@@ -168,7 +168,7 @@ func (u *Client) mayRetry(r *retryState, p *Problem, pause time.Duration) bool {
 	switch {
 	case !p.unreachable:
 		r.lost = time.Time{}
-		return r.left > pause
+		return r.remaining > pause
 	case r.lost.IsZero():
 		r.lost = time.Now()
 	}
@@ -184,7 +184,7 @@ func (u *Client) mayRetry(r *retryState, p *Problem, pause time.Duration) bool {
 		p.Text = outage.With("longer than limits.held_s (%s)", r.Away)
 
 		return false
-	case without > u.reach, r.left <= pause:
+	case without > u.reach, r.remaining <= pause:
 		p.never, p.Text = true, outage.String()
 		return false
 	default:
@@ -204,7 +204,7 @@ func (r *retryState) spend(d time.Duration, away bool) {
 		return
 	}
 
-	r.left -= d
+	r.remaining -= d
 }
 
 // admitAndTry waits for admission and tries once. The error is why ctx ended before the try.
@@ -223,7 +223,7 @@ func (u *Client) admitAndTry(ctx context.Context, r *retryState) (*Result, error
 	}
 
 	defer r.Admission.Leave(p)
-	defer p.EndAfter(r.left)()
+	defer p.EndAfter(r.remaining)()
 
 	res := u.tryEngine(p.Ctx, r)
 	if ctx.Err() == nil && r.paused(p.Ctx, res, began) {
@@ -372,7 +372,7 @@ func (r *retryState) owes(ctx context.Context, res *Result, began time.Time) tim
 // Probe makes one try without admission and returns the endpoint's failure; nil: it answers. A rejection is an answer.
 func (u *Client) Probe(ctx context.Context, s Spec) *gatewayapi.Failure {
 	res := u.try(ctx, s.target(u.Engines.pick(s.Engines)), s.Request)
-	res.Held.Release()
+	res.Memory.Release()
 
 	switch p := res.Problem; {
 	case p == nil || p.Class == Rejected:

@@ -18,7 +18,7 @@ const infoTime = 10 * time.Second
 // has seen it.
 func (u *Client) wantsGenerate(ctx context.Context, t *target, a *dialect.Request, res *Result) bool {
 	if res.Problem != nil || !a.NeedsIDs || a.API != reply.Completions || len(res.Reply.TokenIDs) > 0 ||
-		t.live.Begun() ||
+		t.live.HasSent() ||
 		!takesGenerate(a) {
 		return false
 	}
@@ -53,7 +53,7 @@ func (t *target) wire(a *dialect.Request) (*target, []byte, error) {
 	return t.at(generatePath), body, err
 }
 
-// gone reports that the engine no longer has /generate, because another engine was started at its address.
-func gone(a *dialect.Request, res *Result) bool {
+// lacksGenerate reports that the engine no longer has /generate, because another engine was started at its address.
+func lacksGenerate(a *dialect.Request, res *Result) bool {
 	return a.ByGenerate && (res.Status == http.StatusNotFound || res.Status == http.StatusMethodNotAllowed)
 }

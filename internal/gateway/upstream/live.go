@@ -81,8 +81,8 @@ func (l *Live) From(n int) ([]byte, <-chan struct{}) {
 	return l.bytes[n:len(l.bytes):len(l.bytes)], l.grown
 }
 
-// Begun reports whether the agent may have seen part of the reply.
-func (l *Live) Begun() bool {
+// HasSent reports whether the agent may have seen part of the reply.
+func (l *Live) HasSent() bool {
 	seen, _ := l.From(0)
 	return len(seen) > 0
 }

@@ -39,7 +39,7 @@ func demand(s *reply.Stream, capacity, undecoded int, live bool) int64 {
 
 // holds reserves the memory of a result's reply, see demand, and reports whether it was available.
 func (t *target) holds(out *Result, s *reply.Stream, capacity, undecoded int) bool {
-	return out.Held.Hold(demand(s, capacity, undecoded, t.live != nil)) == nil
+	return out.Memory.Hold(demand(s, capacity, undecoded, t.live != nil)) == nil
 }
 
 // giveUpReply returns the result for a reply without memory. It keeps nothing of the reply, to leave the
@@ -68,7 +68,7 @@ func (r *retryState) starved(res *Result) bool {
 	before := r.noMemory
 	r.noMemory = errors.Is(p.Cause, errNoMemory)
 
-	return before && r.left <= 0
+	return before && r.remaining <= 0
 }
 
 // clients is the name under which all endpoints given by clients share memory, since a client may name any

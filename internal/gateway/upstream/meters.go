@@ -25,7 +25,7 @@ func NewMeters(reg prometheus.Registerer, memory *membudget.Memory) *meters {
 	f := promauto.With(reg)
 	f.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "rolloutd_gateway_reply_memory_bytes", Help: "Shared memory used by replies in flight, in bytes.",
-	}, func() float64 { return float64(memory.Held()) })
+	}, func() float64 { return float64(memory.Used()) })
 
 	return &meters{
 		tries: f.NewCounterVec(prometheus.CounterOpts{

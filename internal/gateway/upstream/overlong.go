@@ -18,7 +18,7 @@ func (r *retryState) overlong(res *Result) bool {
 	now := time.Now()
 
 	p := res.Problem
-	if p == nil || p.Class != Retry || r.left > 0 || res.FirstByte.IsZero() ||
+	if p == nil || p.Class != Retry || r.remaining > 0 || res.FirstByte.IsZero() ||
 		now.Sub(r.Progress.Grew()) >= gatewayapi.StallTime {
 		return false
 	}
@@ -47,7 +47,7 @@ func tokensOf(res *Result) int { return max(len(res.Reply.TokenIDs), len(res.Rep
 // nothing comes before its end.
 func (r *retryState) noteSilence(res *Result, began time.Time) {
 	p := res.Problem
-	if p == nil || p.Class != Retry || r.left > 0 || p.unreachable || !r.Request.Streams() {
+	if p == nil || p.Class != Retry || r.remaining > 0 || p.unreachable || !r.Request.Streams() {
 		return
 	}
 

@@ -34,10 +34,10 @@ type wait struct {
 	failed bool
 }
 
-// held returns the part of the wait, until to, in which the call was held back: all of it after a failed
+// heldSpan returns the part of the wait, until to, in which the call was held back: all of it after a failed
 // try; before the first try the part in which the endpoint was paused or had asked for no calls. Waiting
 // for other calls does not count, since an agent makes as many calls as it likes.
-func (w wait) held(a *limits.Admission, to time.Time) (time.Time, time.Time) {
+func (w wait) heldSpan(a *limits.Admission, to time.Time) (time.Time, time.Time) {
 	if w.failed {
 		return w.since, to
 	}
@@ -102,7 +102,7 @@ func (p *Progress) goesOn(a *limits.Admission) {
 // HeldBack returns the current span in which the call is held back, until now; zero times: it is not.
 func (p *Progress) HeldBack(a *limits.Admission, now time.Time) (from, to time.Time) {
 	if w := p.waiting.Load(); w != nil {
-		return w.held(a, now)
+		return w.heldSpan(a, now)
 	}
 
 	return time.Time{}, time.Time{}

@@ -48,15 +48,15 @@ const maxQuirks = 1 << 10
 
 // endpointQuirks are the detected quirks of endpoints, by address and model.
 type endpointQuirks struct {
-	mu    sync.Mutex
-	known map[string][]quirk
+	mu         sync.Mutex
+	byEndpoint map[string][]quirk
 }
 
 func (m *endpointQuirks) of(place string) []quirk {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 
-	return slices.Clone(m.known[place])
+	return slices.Clone(m.byEndpoint[place])
 }
 
 func (m *endpointQuirks) learn(place string, quirks []quirk) {
@@ -69,17 +69,17 @@ func (m *endpointQuirks) learn(place string, quirks []quirk) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 
-	if m.known == nil {
-		m.known = map[string][]quirk{}
+	if m.byEndpoint == nil {
+		m.byEndpoint = map[string][]quirk{}
 	}
 
-	if _, ok := m.known[place]; !ok {
+	if _, ok := m.byEndpoint[place]; !ok {
 		m.makeRoom()
 	}
 
 	for _, q := range quirks {
-		if !slices.Contains(m.known[place], q) {
-			m.known[place] = append(m.known[place], q)
+		if !slices.Contains(m.byEndpoint[place], q) {
+			m.byEndpoint[place] = append(m.byEndpoint[place], q)
 		}
 	}
 }
@@ -88,19 +88,19 @@ func (m *endpointQuirks) forget(place string, q quirk) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 
-	if known, ok := m.known[place]; ok {
-		m.known[place] = slices.DeleteFunc(known, func(one quirk) bool { return one == q })
+	if known, ok := m.byEndpoint[place]; ok {
+		m.byEndpoint[place] = slices.DeleteFunc(known, func(one quirk) bool { return one == q })
 	}
 }
 
 // makeRoom removes an arbitrary endpoint if there are too many. m.mu is held.
 func (m *endpointQuirks) makeRoom() {
-	for place := range m.known {
-		if len(m.known) < maxQuirks {
+	for place := range m.byEndpoint {
+		if len(m.byEndpoint) < maxQuirks {
 			return
 		}
 
-		delete(m.known, place)
+		delete(m.byEndpoint, place)
 	}
 }
 

@@ -22,5 +22,5 @@ func TestQuirksAreBounded(t *testing.T) {
 		require.Len(t, m.of(place), 2, "what was just learnt is never forgotten for another")
 	}
 
-	require.Len(t, m.known, 1024)
+	require.Len(t, m.byEndpoint, 1024)
 }

@@ -34,13 +34,13 @@ func (u *Client) read(ctx context.Context, res *http.Response, t *target, a *dia
 	s := reply.NewStream(&out.Reply)
 	s.Began(versionOf(res.Header))
 
-	out.Held = t.memory.Part()
+	out.Memory = t.memory.Part()
 
 	kept := false
 	defer func() {
 		// a panic
 		if !kept {
-			out.Held.Release()
+			out.Memory.Release()
 		}
 	}()
 

@@ -47,7 +47,7 @@ type Result struct {
 	Away bool
 
 	// the memory of Raw and Reply, released by the receiver of the result; nil: they are small
-	Held *membudget.Part
+	Memory *membudget.Part
 }
 
 // Size returns the bytes of the reply without its prompt's ids.

@@ -82,8 +82,8 @@ func (u *Client) try(ctx context.Context, t *target, a *dialect.Request) *Result
 		}
 
 		res := u.once(ctx, t, a)
-		if gone(a, res) {
-			res.Held.Release()
+		if lacksGenerate(a, res) {
+			res.Memory.Release()
 			u.quirks.forget(place, generated)
 
 			tried, never = slices.DeleteFunc(tried, func(q quirk) bool { return q == generated }), true
@@ -99,7 +99,7 @@ func (u *Client) try(ctx context.Context, t *target, a *dialect.Request) *Result
 		}
 
 		if ok && q.apply(a) {
-			res.Held.Release()
+			res.Memory.Release()
 
 			tried = append(tried, q)
 

@@ -149,8 +149,8 @@ func (s Share) give(bytes int64) {
 	}
 }
 
-// Held is the shared memory that is held at the moment, in bytes.
-func (m *Memory) Held() (bytes int64) {
+// Used is the shared memory that is held at the moment, in bytes.
+func (m *Memory) Used() (bytes int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 

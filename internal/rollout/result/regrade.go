@@ -121,11 +121,11 @@ func (g *Regrader) Apply(ctx context.Context, r *rollout.Regrade) (*rollout.Grou
 // stored its own regrade before, and repeats until what it wrote is the last one: an older one that is written late is
 // written over.
 func (g *Regrader) applyLast(ctx context.Context, r *rollout.Regrade) (groupID string, err error) {
-	last, err := g.lastAsked(ctx)
+	last, err := g.latestRequest(ctx)
 	for written := ""; err == nil && last.ID != written; {
 		if groupID, err = g.write(ctx, last); err == nil {
 			written = last.ID
-			last, err = g.lastAsked(ctx)
+			last, err = g.latestRequest(ctx)
 		}
 	}
 
@@ -136,8 +136,8 @@ func (g *Regrader) applyLast(ctx context.Context, r *rollout.Regrade) (groupID s
 	return groupID, err
 }
 
-// lastAsked returns the regrade to apply that was asked for last.
-func (g *Regrader) lastAsked(ctx context.Context) (last rollout.Regrade, err error) {
+// latestRequest returns the regrade to apply that was asked for last.
+func (g *Regrader) latestRequest(ctx context.Context) (last rollout.Regrade, err error) {
 	for key, err := range g.Store.Keys(ctx, store.AppliedKey(g.Spec.RolloutID, "")) {
 		if err != nil {
 			return last, err

@@ -73,7 +73,7 @@ func changeTime(fd int) (time.Time, error) {
 // image's files are older than the sandbox. A change below a folder copies the folder up first, which
 // changes its time too: an older folder has no changes.
 func Changes(root string, folders, except []string, since time.Time) ([]wire.Change, error) {
-	c := &changes{since: since, left: maxChangedFiles}
+	c := &changes{since: since, budget: maxChangedFiles}
 
 	var st unix.Stat_t
 	if err := unix.Lstat(root, &st); err != nil {
@@ -111,8 +111,8 @@ type changes struct {
 	dev uint64
 
 	// files that may still be looked at
-	left int
-	all  []wire.Change
+	budget int
+	all    []wire.Change
 }
 
 // list adds the changed entries of a folder, except the listed ones. A folder that cannot be listed, or has too
@@ -175,10 +175,10 @@ func (c *changes) folder(d *dir, name, p string) {
 
 		return m.visit(d, name, rel, st)
 	})
-	w.left = c.left
+	w.budget = c.budget
 
 	err = w.tree(sub, "", 0)
-	c.left = w.left
+	c.budget = w.budget
 	c.all = append(c.all, wire.Change{Path: p, Folder: err == nil, Bytes: m.bytes})
 }
 
@@ -203,8 +203,8 @@ func (c *changes) changed(d *dir, name string, depth int) bool {
 	}
 	defer sub.close()
 
-	names, err := sub.names(c.left)
-	c.left -= len(names)
+	names, err := sub.names(c.budget)
+	c.budget -= len(names)
 
 	if err != nil {
 		return true

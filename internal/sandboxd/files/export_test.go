@@ -35,7 +35,7 @@ func Visit(folder string, most int) (visited []string, err error) {
 	}
 	defer d.close()
 
-	w := &walker{left: most, visit: func(_ *dir, _, rel string, _ *unix.Stat_t) error {
+	w := &walker{budget: most, visit: func(_ *dir, _, rel string, _ *unix.Stat_t) error {
 		visited = append(visited, rel)
 		return nil
 	}}

@@ -26,12 +26,12 @@ type meter struct {
 	limit, bytes int64
 	entries      int
 	names        int64
-	seen         map[inode]string
+	inodes       map[inode]string
 }
 
 type inode struct{ dev, ino uint64 }
 
-func newMeter(limit int64) *meter { return &meter{limit: limit, seen: map[inode]string{}} }
+func newMeter(limit int64) *meter { return &meter{limit: limit, inodes: map[inode]string{}} }
 
 func (m *meter) visit(_ *dir, _, rel string, st *unix.Stat_t) error {
 	if err := m.entry(rel); err != nil {
@@ -72,11 +72,11 @@ func (m *meter) file(rel string, st *unix.Stat_t) (first string, err error) {
 
 	if st.Nlink > 1 {
 		key := inode{st.Dev, st.Ino}
-		if first, ok := m.seen[key]; ok {
+		if first, ok := m.inodes[key]; ok {
 			return first, nil
 		}
 
-		m.seen[key] = rel
+		m.inodes[key] = rel
 	}
 
 	return "", m.content(rel, st.Size)

@@ -22,7 +22,7 @@ type walker struct {
 	visit visit
 
 	// names that may still be listed
-	left int
+	budget int
 }
 
 func newWalker(v visit) *walker { return &walker{v, maxEntries} }
@@ -35,7 +35,7 @@ func (w *walker) tree(d *dir, rel string, depth int) error {
 		return fault.New(fault.Invalid, "directories are nested deeper than %d: %q", maxDepth, path.Dir(rel))
 	}
 
-	names, err := d.names(w.left)
+	names, err := d.names(w.budget)
 	if fault.Is(err, fault.OutOfDisk) {
 		return fault.New(fault.OutOfDisk, "more than %d files and folders", maxEntries)
 	}
@@ -44,7 +44,7 @@ func (w *walker) tree(d *dir, rel string, depth int) error {
 		return err
 	}
 
-	w.left -= len(names)
+	w.budget -= len(names)
 	slices.Sort(names)
 
 	for _, name := range names {

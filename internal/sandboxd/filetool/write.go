@@ -46,7 +46,7 @@ func edit(a editArguments) (wire.FileAnswer, error) {
 		return wire.FileAnswer{}, errors.New("old_string must not be empty and must differ from new_string")
 	}
 
-	before, err := whole(a.Path)
+	before, err := readText(a.Path)
 	if err != nil {
 		return wire.FileAnswer{}, err
 	}
@@ -74,7 +74,7 @@ func edit(a editArguments) (wire.FileAnswer, error) {
 	return wire.FileAnswer{Content: fmt.Sprintf("Replaced %d of %d in %s", n, n, a.Path), Size: int64(len(after))}, nil
 }
 
-func whole(path string) (string, error) {
+func readText(path string) (string, error) {
 	f, err := openRegular(path)
 	if err != nil {
 		return "", err

@@ -27,7 +27,7 @@ func (m *Model) holdBody(w http.ResponseWriter, r *http.Request) (*heldBody, err
 		size = maxCallBody
 	}
 
-	if err := m.held.Acquire(r.Context(), size); err != nil {
+	if err := m.bodyBytes.Acquire(r.Context(), size); err != nil {
 		return nil, err
 	}
 
@@ -38,14 +38,14 @@ func (m *Model) holdBody(w http.ResponseWriter, r *http.Request) (*heldBody, err
 	_ = control.SetReadDeadline(time.Time{})
 
 	if err != nil {
-		m.held.Release(size)
+		m.bodyBytes.Release(size)
 		return nil, err
 	}
 
 	length := int64(len(data))
-	m.held.Release(size - length)
+	m.bodyBytes.Release(size - length)
 
-	return &heldBody{data: data, release: sync.OnceFunc(func() { m.held.Release(length) })}, nil
+	return &heldBody{data: data, release: sync.OnceFunc(func() { m.bodyBytes.Release(length) })}, nil
 }
 
 // readBody reads size bytes; size -1: all.

@@ -31,7 +31,7 @@ func TestLateBodyEndsItsCall(t *testing.T) {
 	answer, err := io.ReadAll(conn)
 	require.NoError(t, err)
 	require.Empty(t, answer)
-	require.True(t, m.held.TryAcquire(maxHeldBodies))
+	require.True(t, m.bodyBytes.TryAcquire(maxHeldBodies))
 }
 
 // Calls beyond the limit wait until a call in flight ends.

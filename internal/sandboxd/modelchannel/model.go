@@ -57,7 +57,7 @@ type Model struct {
 	slots   chan struct{}
 
 	// bytes of bodies
-	held *semaphore.Weighted
+	bodyBytes *semaphore.Weighted
 	// bodyTime bounds the arrival of a body.
 	bodyTime time.Duration
 	prefix   string
@@ -92,10 +92,10 @@ type callKey struct{}
 // New returns a Model.
 func New(log *slog.Logger, callers Callers) *Model {
 	m := &Model{
-		channel: backchannel.New(wire.ModelUpgrade, log),
-		callers: callers,
-		slots:   make(chan struct{}, maxCalls),
-		held:    semaphore.NewWeighted(maxHeldBodies),
+		channel:   backchannel.New(wire.ModelUpgrade, log),
+		callers:   callers,
+		slots:     make(chan struct{}, maxCalls),
+		bodyBytes: semaphore.NewWeighted(maxHeldBodies),
 
 		bodyTime: bodyTime,
 		prefix:   rand.Text() + "-",

@@ -128,7 +128,7 @@ func (t *Table) Freeze() error {
 	deadline, stopped := time.Now().Add(KillTime), map[int]bool{}
 
 	for {
-		pids, err := t.living()
+		pids, err := t.killable()
 		if err != nil {
 			return err
 		}
@@ -145,7 +145,7 @@ func (t *Table) Freeze() error {
 
 // Thaw resumes what Freeze has stopped.
 func (t *Table) Thaw() error {
-	pids, err := t.living()
+	pids, err := t.killable()
 	for _, pid := range pids {
 		_ = unix.Kill(pid, unix.SIGCONT)
 	}
@@ -153,8 +153,8 @@ func (t *Table) Thaw() error {
 	return err
 }
 
-// living returns the living processes that KillAll would end.
-func (t *Table) living() ([]int, error) {
+// killable returns the living processes that KillAll would end.
+func (t *Table) killable() ([]int, error) {
 	all, err := procTable()
 	if err != nil {
 		return nil, err

@@ -10,7 +10,7 @@ import (
 // Listeners returns the ports with which processes of the sandbox listen, other than this process and the named ones
 // themselves, which the sandbox's client has started and knows.
 func (t *Table) Listeners() (wire.Listeners, error) {
-	pids, err := t.living()
+	pids, err := t.killable()
 	if err != nil {
 		return wire.Listeners{}, err
 	}
@@ -23,7 +23,7 @@ func (t *Table) Listeners() (wire.Listeners, error) {
 	var ports []int
 
 	for _, l := range found {
-		if !t.known(l.inode) {
+		if !t.holdsSocket(l.inode) {
 			ports = append(ports, int(l.port))
 		}
 	}
@@ -34,8 +34,8 @@ func (t *Table) Listeners() (wire.Listeners, error) {
 	return wire.Listeners{Ports: ports[:min(len(ports), wire.MaxListeners)], Processes: len(pids)}, nil
 }
 
-// known reports whether this process or a named one holds the socket itself.
-func (t *Table) known(inode uint64) bool {
+// holdsSocket reports whether this process or a named one holds the socket itself.
+func (t *Table) holdsSocket(inode uint64) bool {
 	budget := maxDescriptors
 	if _, own := findSocket(holding{os.Getpid(), inode}, "", &budget); own {
 		return true

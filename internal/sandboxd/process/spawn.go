@@ -57,7 +57,7 @@ func (t *Table) spawn(name string, spec wire.Process, tty *os.File) (*Process, e
 		Argv: spec.Argv, Env: environ(env), Path: path, Dir: spec.Dir, User: user, Terminal: tty != nil, NoExec: noExec,
 	}, files.child())
 	if err != nil {
-		files.closeOwn()
+		files.closeParent()
 		return nil, err
 	}
 

@@ -31,7 +31,7 @@ func openStreams(stdin []byte) (*streams, error) {
 
 	if s.stderr, s.childStderr, err = os.Pipe(); err != nil {
 		s.closeChild()
-		s.closeOwn()
+		s.closeParent()
 
 		return nil, err
 	}
@@ -70,7 +70,7 @@ func (s *streams) child() [3]uintptr {
 
 func (s *streams) closeChild() { closeAll(s.stdin, s.childStdout, s.childStderr) }
 
-func (s *streams) closeOwn() { closeAll(s.stdout, s.stderr) }
+func (s *streams) closeParent() { closeAll(s.stdout, s.stderr) }
 
 func closeAll(files ...*os.File) {
 	for _, f := range files {

@@ -7,4 +7,4 @@ func NewMount(path string, flags uintptr) Mount { return Mount{path, flags} }
 func Parse(line string) (Mount, bool) { return parse(line) }
 
 // IsOwn exports isOwn.
-func IsOwn(path string) bool { return isOwn(path) }
+func IsOwn(path string) bool { return isForeignMount(path) }

@@ -109,7 +109,7 @@ func Shared() ([]Mount, error) {
 		m, writable := parse(lines.Text())
 		delete(visible, m.Path)
 
-		if writable && !isOwn(m.Path) {
+		if writable && !isForeignMount(m.Path) {
 			visible[m.Path] = m
 		}
 	}
@@ -152,9 +152,9 @@ func ShownBelow(paths ...string) ([]string, error) {
 // within reports whether a path is the folder or below it.
 func within(p, folder string) bool { return p == folder || strings.HasPrefix(p, folder+"/") }
 
-// isOwn reports whether a writable mount is none of the agent's folders. The root of a machine is writable,
+// isForeignMount reports whether a writable mount is none of the agent's folders. The root of a machine is writable,
 // but not for the agent.
-func isOwn(path string) bool {
+func isForeignMount(path string) bool {
 	if path == "/" {
 		return true
 	}

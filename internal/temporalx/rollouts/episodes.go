@@ -141,7 +141,7 @@ func at[T any](ctx context.Context, e *Episodes, id string, call func(servicePla
 // place finds the host of a rollout. The error is a fault.Unavailable while there is none, and a
 // fault.Conflict when the rollout takes no more calls.
 func (e *Episodes) place(ctx context.Context, id string) (servicePlace, error) {
-	if p, known := e.known(id); known {
+	if p, known := e.cachedPlace(id); known {
 		return p, nil
 	}
 
@@ -164,13 +164,13 @@ func (e *Episodes) place(ctx context.Context, id string) (servicePlace, error) {
 	return e.remember(ctx, id, made)
 }
 
-func (e *Episodes) known(id string) (servicePlace, bool) {
+func (e *Episodes) cachedPlace(id string) (servicePlace, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 
-	p, known := e.places[id]
+	p, cachedPlace := e.places[id]
 
-	return p, known
+	return p, cachedPlace
 }
 
 // remember caches the place of a rollout's sandbox.

@@ -35,19 +35,19 @@ func (c *Client) eachEvent(ctx context.Context, workflowID string, visit func(*h
 	return nil
 }
 
-// notBegun returns the input of a workflow whose first task no worker has completed; begun: one has.
-func (c *Client) notBegun(ctx context.Context, workflowID string) (input *commonpb.Payloads, begun bool, err error) {
+// inputBeforeStart returns the input of a workflow whose first task no worker has completed; begun: one has.
+func (c *Client) inputBeforeStart(ctx context.Context, workflowID string) (input *commonpb.Payloads, started bool, err error) {
 	err = c.eachEvent(ctx, workflowID, func(e *historypb.HistoryEvent) bool {
 		if started := e.GetWorkflowExecutionStartedEventAttributes(); started != nil {
 			input = started.GetInput()
 		}
 
-		begun = e.GetEventType() == enumspb.EVENT_TYPE_WORKFLOW_TASK_COMPLETED
+		started = e.GetEventType() == enumspb.EVENT_TYPE_WORKFLOW_TASK_COMPLETED
 
-		return !begun
+		return !started
 	})
 
-	return input, begun, err
+	return input, started, err
 }
 
 // recorded is the last known state of a running rollout for which no worker answers: what its history has.
@@ -64,7 +64,7 @@ func (c *Client) recorded(
 		return rollout.State{}, err
 	}
 
-	if h.begun {
+	if h.started {
 		h.state.AsOf = &h.last
 	}
 
@@ -73,9 +73,9 @@ func (c *Client) recorded(
 
 // recording makes the state of a rollout from its events.
 type recording struct {
-	client *Client
-	state  rollout.State
-	begun  bool
+	client  *Client
+	state   rollout.State
+	started bool
 
 	// of the last event
 	last time.Time
@@ -87,7 +87,7 @@ type recording struct {
 // apply adds an event. Payloads that do not decode are left out, since operators send signals by hand.
 func (h *recording) apply(e *historypb.HistoryEvent) bool {
 	h.last = e.GetEventTime().AsTime()
-	h.begun = h.begun || e.GetEventType() == enumspb.EVENT_TYPE_WORKFLOW_TASK_COMPLETED
+	h.started = h.started || e.GetEventType() == enumspb.EVENT_TYPE_WORKFLOW_TASK_COMPLETED
 
 	if scheduled := e.GetActivityTaskScheduledEventAttributes(); scheduled != nil {
 		h.scheduled(scheduled.GetActivityType().GetName(), e.GetEventId())

@@ -70,7 +70,7 @@ func (r resource[I, S]) running(
 		return s, err
 	}
 
-	input, begun, err := c.notBegun(ctx, r.workflowID(id))
+	input, begun, err := c.inputBeforeStart(ctx, r.workflowID(id))
 	switch {
 	case err != nil:
 		return none, err

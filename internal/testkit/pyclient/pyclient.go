@@ -27,7 +27,7 @@ type Requirements struct {
 	list string
 
 	// with all dependencies of its packages, beyond the list
-	whole bool
+	allDependencies bool
 }
 
 //go:embed requirements-0.3.txt
@@ -74,7 +74,7 @@ func Releases() []Requirements {
 			"openenv=="+later,
 			1,
 		) + "# and what this release asks for\n"
-		all = append(all, Requirements{Name: later, list: list, whole: true})
+		all = append(all, Requirements{Name: later, list: list, allDependencies: true})
 	}
 
 	return all
@@ -251,7 +251,7 @@ func install(t *testing.T, host, python, dir string, r Requirements) {
 	require.NoError(t, os.WriteFile(rest, []byte(others), 0o600))
 	run(t, python, append(pip, "-r", rest)...)
 
-	if !r.whole {
+	if !r.allDependencies {
 		pip = append(pip, "--no-deps")
 	}
 

@@ -108,25 +108,25 @@ func newServer(o Options, r remote) *Server {
 
 // List implements tool.Source. An unreachable server is an error only while there is no earlier list.
 func (s *Server) List(ctx context.Context) ([]tool.Definition, error) {
-	known, age := s.known()
+	cachedTools, age := s.cachedTools()
 	if age < listAge {
-		return s.shown(known), nil
+		return s.shown(cachedTools), nil
 	}
 
 	s.listing.Lock()
 	defer s.listing.Unlock()
 
-	if known, age = s.known(); age < listAge {
-		return s.shown(known), nil
+	if cachedTools, age = s.cachedTools(); age < listAge {
+		return s.shown(cachedTools), nil
 	}
 
 	ctx, cancel := context.WithTimeout(ctx, listTime)
 	defer cancel()
 
 	tools, err := s.remote.list(ctx)
-	if err != nil && known != nil {
+	if err != nil && cachedTools != nil {
 		s.log.WarnContext(ctx, "tools not listed; those of the last list are used", "error", err)
-		return s.shown(known), nil
+		return s.shown(cachedTools), nil
 	}
 
 	if err != nil {
@@ -141,7 +141,7 @@ func (s *Server) List(ctx context.Context) ([]tool.Definition, error) {
 	return s.shown(tools), nil
 }
 
-func (s *Server) known() ([]tool.Definition, time.Duration) {
+func (s *Server) cachedTools() ([]tool.Definition, time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 

@@ -105,7 +105,7 @@ func (c *content) add(t *chat.Turns, calls *pending) error {
 	case "", "user", "function":
 		for i := range c.Parts {
 			if r := c.Parts[i].Response; r != nil {
-				said, err := r.said()
+				said, err := r.toParts()
 				if err != nil {
 					return err
 				}
@@ -115,7 +115,7 @@ func (c *content) add(t *chat.Turns, calls *pending) error {
 				continue
 			}
 
-			said, err := c.Parts[i].said()
+			said, err := c.Parts[i].toParts()
 			if err != nil {
 				return err
 			}
@@ -145,7 +145,7 @@ func (c *content) addAnswer(t *chat.Turns, calls *pending) error {
 		case p.Thought:
 			answer.Think(p.Text)
 		default:
-			if _, err := p.said(); err != nil {
+			if _, err := p.toParts(); err != nil {
 				return err
 			}
 
@@ -176,12 +176,12 @@ func argumentsOf(args json.RawMessage) string {
 	return b.String()
 }
 
-// said returns the parts of a content.
-func (c *content) said() ([]chat.Part, error) {
+// toParts returns the parts of a content.
+func (c *content) toParts() ([]chat.Part, error) {
 	var all []chat.Part
 
 	for i := range c.Parts {
-		said, err := c.Parts[i].said()
+		said, err := c.Parts[i].toParts()
 		if err != nil {
 			return nil, err
 		}
@@ -192,7 +192,7 @@ func (c *content) said() ([]chat.Part, error) {
 	return all, nil
 }
 
-func (p *part) said() ([]chat.Part, error) {
+func (p *part) toParts() ([]chat.Part, error) {
 	switch {
 	case p.File != nil:
 		return nil, fault.New(fault.Invalid, "a chat completion has no fileData")
@@ -207,19 +207,19 @@ func (p *part) said() ([]chat.Part, error) {
 	}
 }
 
-// said returns a function's result: as text if it has one text under the names that clients use, else as the object.
-func (r *response) said() ([]chat.Part, error) {
-	said := []chat.Part{chat.Text(r.text())}
+// toParts returns a function's result: as text if it has one text under the names that clients use, else as the object.
+func (r *response) toParts() ([]chat.Part, error) {
+	toParts := []chat.Part{chat.Text(r.text())}
 	for i := range r.Parts {
-		more, err := r.Parts[i].said()
+		more, err := r.Parts[i].toParts()
 		if err != nil {
 			return nil, err
 		}
 
-		said = append(said, more...)
+		toParts = append(toParts, more...)
 	}
 
-	return said, nil
+	return toParts, nil
 }
 
 func (r *response) text() string {

@@ -121,7 +121,7 @@ func (in *request) conversation() ([]chat.Message, error) {
 	var t chat.Turns
 
 	if in.System != nil {
-		said, err := in.System.said()
+		said, err := in.System.toParts()
 		if err != nil {
 			return nil, fault.Field("systemInstruction", "%s", err)
 		}

@@ -14,7 +14,7 @@ const maxParts = 1024
 
 var errUnreadable = errors.New("assemble reply: unreadable event")
 
-func assembleCompletion(c Completion, raw []byte) (Whole, error) {
+func assembleCompletion(c Completion, raw []byte) (AssembledReply, error) {
 	err := c.read(raw)
 	return &c, err
 }
@@ -47,7 +47,7 @@ func (c *Completion) gather(raw []byte) error {
 // join makes the calls of their pieces.
 func (c *Completion) join() error {
 	join := reply.JoinCalls
-	if c.whole {
+	if c.wholeCalls {
 		join = reply.WholeCalls
 	}
 

@@ -52,10 +52,10 @@ type Completion struct {
 	choice []byte
 
 	// the pieces are whole calls, from a message
-	whole bool
+	wholeCalls bool
 
 	// texts came before, in pieces of a stream
-	begun bool
+	started bool
 
 	// entries, with commas between
 	logprobs []byte

@@ -7,11 +7,11 @@ import (
 
 // addMessage adds a whole message. Some engines end a stream with one: it repeats what came in pieces.
 func (c *Completion) addMessage(in *rawjson.Cursor) {
-	said, called := c.begun || c.said(), len(c.pieces) > 0
+	said, called := c.started || c.hasText(), len(c.pieces) > 0
 	before := *c
 	c.addDelta(in)
 
-	c.whole = !called
+	c.wholeCalls = !called
 	if said {
 		c.content, c.reasoning, c.refusal, c.spoke, c.newer = before.content, before.reasoning, before.refusal, before.spoke, before.newer
 	}
@@ -21,8 +21,8 @@ func (c *Completion) addMessage(in *rawjson.Cursor) {
 	}
 }
 
-// said reports whether the reply has a text so far.
-func (c *Completion) said() bool { return len(c.content)+len(c.reasoning)+len(c.refusal) > 0 }
+// hasText reports whether the reply has a text so far.
+func (c *Completion) hasText() bool { return len(c.content)+len(c.reasoning)+len(c.refusal) > 0 }
 
 // addDelta adds one chunk to the message. Reasoning has one of two names, or both with the same text.
 func (c *Completion) addDelta(in *rawjson.Cursor) {

@@ -15,10 +15,10 @@ type generated struct {
 }
 
 // Generated returns a reply of Google's API, given its object; its stream consists of server-sent events.
-func Generated(object []byte) Whole { return &generated{object: object} }
+func Generated(object []byte) AssembledReply { return &generated{object: object} }
 
 // GeneratedList is Generated with a stream of one list of objects.
-func GeneratedList(object []byte) Whole { return &generated{object, true} }
+func GeneratedList(object []byte) AssembledReply { return &generated{object, true} }
 
 func (g *generated) JSON() []byte     { return g.object }
 func (g *generated) Tokens() []string { return nil }

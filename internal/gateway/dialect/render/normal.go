@@ -29,7 +29,7 @@ func (n *Normal) Of(raw []byte, begun int, irregular string) ([]byte, error) {
 		begun = 0
 	}
 
-	c := Completion{begun: begun > 0}
+	c := Completion{started: begun > 0}
 	if err := c.gather(raw[begun:]); err != nil {
 		return nil, err
 	}

@@ -51,7 +51,7 @@ func normal(raw string) (said []byte, why string, err error) {
 
 	n := render.Normal{ID: func(n int) string { return fmt.Sprintf("made%d", n) }}
 
-	said, err = n.Of([]byte(raw), s.Begun, s.Irregular)
+	said, err = n.Of([]byte(raw), s.Prelude, s.Irregular)
 	if said == nil && err == nil {
 		return []byte(raw), "", nil
 	}

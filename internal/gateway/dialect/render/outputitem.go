@@ -21,7 +21,7 @@ type outputText struct {
 	index int64
 
 	// the pieces' text between quotes
-	said []byte
+	text []byte
 }
 
 // responseFlow describes a text that a stream sends in pieces: a member of the item, or of one of its parts.
@@ -51,7 +51,7 @@ func responseFlows() []responseFlow {
 func (i *outputItem) add(f responseFlow, index int64, piece string) error {
 	for _, t := range i.texts {
 		if t.responseFlow == f && t.index == index {
-			t.said = append(t.said, piece...)
+			t.text = append(t.text, piece...)
 			return nil
 		}
 	}
@@ -75,13 +75,13 @@ func (i *outputItem) bytes() []byte {
 
 	for _, t := range i.texts {
 		if t.list == "" {
-			i.object.Set(t.member, rawjson.AppendString(nil, t.said))
+			i.object.Set(t.member, rawjson.AppendString(nil, t.text))
 			continue
 		}
 
 		part := append(rawjson.AppendString([]byte(`{"type":`), []byte(t.kind)), `,"`+t.member+`":`...)
 
-		part = append(rawjson.AppendString(part, t.said), '}')
+		part = append(rawjson.AppendString(part, t.text), '}')
 		if before := lists[t.list]; before != nil {
 			part = append(append(before, ','), part...)
 		}

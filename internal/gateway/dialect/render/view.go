@@ -66,7 +66,7 @@ func (v View) Of(raw []byte) []byte {
 }
 
 // Assemble assembles a reply as its reader sees it. For a reader without tokens they need not be removed before.
-func (v View) Assemble(raw []byte) (Whole, error) {
+func (v View) Assemble(raw []byte) (AssembledReply, error) {
 	if v.API != reply.Chat && v.API != reply.Completions {
 		return Assemble(v.API, v.Of(raw))
 	}
@@ -80,7 +80,7 @@ func (v View) Assemble(raw []byte) (Whole, error) {
 }
 
 // Empty returns an empty reply, which ends an agent's session without an error.
-func (v View) Empty(model string) Whole {
+func (v View) Empty(model string) AssembledReply {
 	switch v.API {
 	case reply.Responses:
 		return emptyResponse(model)

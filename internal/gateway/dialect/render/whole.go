@@ -4,8 +4,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect/reply"
 )
 
-// Whole is an assembled reply.
-type Whole interface {
+// AssembledReply is an assembled reply.
+type AssembledReply interface {
 	// as one object
 	JSON() []byte
 	// as a stream of server-sent events
@@ -16,7 +16,7 @@ type Whole interface {
 
 // Assemble assembles a reply, complete or not: raw is a stream of events, or one object. It keeps only the
 // first choice. The result may share raw's memory.
-func Assemble(api reply.API, raw []byte) (Whole, error) {
+func Assemble(api reply.API, raw []byte) (AssembledReply, error) {
 	switch api {
 	case reply.Responses:
 		return assembleResponse(raw)
@@ -28,7 +28,7 @@ func Assemble(api reply.API, raw []byte) (Whole, error) {
 }
 
 // Message returns a reply of the Messages API, given its object.
-func Message(object []byte) Whole { return &message{object} }
+func Message(object []byte) AssembledReply { return &message{object} }
 
 // Response returns a reply of the Responses API, given its object.
-func Response(object []byte) Whole { return &response{object} }
+func Response(object []byte) AssembledReply { return &response{object} }

@@ -68,13 +68,13 @@ func separate(parts []part, named bool) (found [][]byte) {
 	for _, p := range parts {
 		switch {
 		case blank(p.text):
-			opened = opened || object.whole() && p.named
+			opened = opened || object.isObject() && p.named
 			continue
 		case object.bad || compared == maxComparisons:
 			return nil
-		case !object.whole() && len(text) > 0 && bytes.HasPrefix(p.text, text): // begun again
+		case !object.isObject() && len(text) > 0 && bytes.HasPrefix(p.text, text): // begun again
 			begin(p)
-		case !object.whole():
+		case !object.isObject():
 			text = append(text, p.text...)
 			object.add(p.text)
 		case isEmpty(object.text): // nothing yet
@@ -95,7 +95,7 @@ func separate(parts []part, named bool) (found [][]byte) {
 	}
 
 	switch n := len(found); {
-	case !object.whole():
+	case !object.isObject():
 		return nil
 	case n > 0 && repeats(found[n-1], text): // in several parts
 		return found

@@ -122,9 +122,9 @@ func (d *draft) endsBefore(p *CallPiece) bool {
 	case len(d.id) > 0 && len(p.ID) > 0 && !bytes.Equal(d.id, p.ID):
 		// An engine that gives each piece an id of its own continues the arguments.
 		object := d.scan()
-		return !object.begun || object.whole() || blank(p.Args) || opens(p.Args)
+		return !object.started || object.isObject() || blank(p.Args) || opens(p.Args)
 	default:
-		return len(d.name) > 0 && !bytes.Equal(d.name, p.Name) && d.scan().begun
+		return len(d.name) > 0 && !bytes.Equal(d.name, p.Name) && d.scan().started
 	}
 }
 

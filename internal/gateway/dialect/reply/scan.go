@@ -10,7 +10,7 @@ type scan struct {
 	depth int
 
 	// there is more than white space
-	begun bool
+	started bool
 
 	// the object's last bracket came
 	ended bool
@@ -44,12 +44,12 @@ func (s *scan) step(ch byte) {
 		s.quote = ch != '"' || s.slash
 		s.slash = ch == '\\' && !s.slash
 	case space:
-	case s.ended, !s.begun && ch != '{':
-		s.begun, s.bad = true, true
+	case s.ended, !s.started && ch != '{':
+		s.started, s.bad = true, true
 	case ch == '"':
 		s.quote = true
 	case ch == '{' || ch == '[':
-		s.begun = true
+		s.started = true
 		s.depth++
 	case ch == '}' || ch == ']':
 		s.depth--
@@ -58,5 +58,5 @@ func (s *scan) step(ch byte) {
 	}
 }
 
-// whole reports whether the parts are an object.
-func (s *scan) whole() bool { return s.ended && !s.bad }
+// isObject reports whether the parts are an object.
+func (s *scan) isObject() bool { return s.ended && !s.bad }

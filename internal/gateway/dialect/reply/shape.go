@@ -13,9 +13,9 @@ type shape struct {
 	// Irregular says how the reply differs from OpenAI's form, so that agents may misread it; the first
 	// reason. "": it does not differ.
 	Irregular string
-	// Begun is the length of the events of a stream before the first one that has a tool call, a finish
+	// Prelude is the length of the events of a stream before the first one that has a tool call, a finish
 	// reason or an irregularity. An agent may see them before the reply is complete.
-	Begun int
+	Prelude int
 
 	calls CallShape
 

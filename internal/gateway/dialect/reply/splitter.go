@@ -19,7 +19,7 @@ type SSESplitter struct {
 	Line int
 
 	// end of the search for a line end
-	seen int
+	searched int
 
 	// start of the incomplete event
 	Began int
@@ -50,16 +50,16 @@ func (s *SSESplitter) Next() ([]byte, bool) {
 	}
 
 	for {
-		end := bytes.IndexByte(s.Raw[s.seen:], s.eol)
+		end := bytes.IndexByte(s.Raw[s.searched:], s.eol)
 		if end < 0 {
-			s.seen = len(s.Raw)
+			s.searched = len(s.Raw)
 			return nil, false
 		}
 
-		at, line := s.Line, s.Raw[s.Line:s.seen+end]
-		s.seen += end + 1
+		at, line := s.Line, s.Raw[s.Line:s.searched+end]
+		s.searched += end + 1
 
-		s.Line = s.seen
+		s.Line = s.searched
 		if data, ok := s.take(line, at); ok {
 			return data, true
 		}
@@ -68,19 +68,19 @@ func (s *SSESplitter) Next() ([]byte, bool) {
 
 // learn detects the line ending at the end of the first line: a CR needs the byte after it.
 func (s *SSESplitter) learn() bool {
-	end := lineEnd(s.Raw[s.seen:])
+	end := lineEnd(s.Raw[s.searched:])
 	if end < 0 {
-		s.seen = len(s.Raw)
+		s.searched = len(s.Raw)
 		return false
 	}
 
-	s.seen += end
+	s.searched += end
 	switch {
-	case s.Raw[s.seen] == '\n':
+	case s.Raw[s.searched] == '\n':
 		s.eol = '\n'
-	case s.seen+1 == len(s.Raw):
+	case s.searched+1 == len(s.Raw):
 		return false
-	case s.Raw[s.seen+1] == '\n':
+	case s.Raw[s.searched+1] == '\n':
 		s.eol = '\n'
 	default:
 		s.eol = '\r'
@@ -108,7 +108,7 @@ func lineEnd(b []byte) int {
 func (s *SSESplitter) Rest() ([]byte, bool) {
 	at, line := s.Line, s.Raw[s.Line:]
 
-	s.Line, s.seen = len(s.Raw), len(s.Raw)
+	s.Line, s.searched = len(s.Raw), len(s.Raw)
 	if data, ok := s.take(line, at); ok {
 		return data, true
 	}

@@ -64,7 +64,7 @@ func (s *Stream) Unread() int {
 		return len(s.Raw())
 	}
 
-	return len(s.Raw()) - s.Whole()
+	return len(s.Raw()) - s.CompleteLength()
 }
 
 // Advance reads the first n bytes of the space that Room returned. The error is about an event that cannot be read.
@@ -108,7 +108,7 @@ func (s *Stream) event(data []byte) error {
 	}
 
 	if !s.marked && (s.FinishReason != "" || s.Irregular != "" || s.called) {
-		s.marked, s.Begun = true, s.split.From
+		s.marked, s.Prelude = true, s.split.From
 	}
 
 	switch {
@@ -130,16 +130,17 @@ func (s *Stream) Events() int { return s.events - s.pings }
 // Done reports whether the stream's end mark came.
 func (s *Stream) Done() bool { return s.split.Done || s.over }
 
-// Whole returns the length of the complete events in Raw: each ends with an empty line, in any style of line ends.
-func (s *Stream) Whole() int { return s.split.Began }
+// CompleteLength returns the length of the complete events in Raw: each ends with an empty line, in any style of
+// line ends.
+func (s *Stream) CompleteLength() int { return s.split.Began }
 
 // Passable returns the length of the events that an agent may see before the reply is complete; see Begun.
 func (s *Stream) Passable() int {
 	if s.marked {
-		return s.Begun
+		return s.Prelude
 	}
 
-	return s.Whole()
+	return s.CompleteLength()
 }
 
 // Raw returns the bytes so far.

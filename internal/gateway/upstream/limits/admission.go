@@ -41,7 +41,7 @@ type Admission struct {
 	pausedAt time.Time
 
 	// the endpoint asked for no requests until then
-	held time.Time
+	pausedUntil time.Time
 
 	// the time closed by either
 	shut pauseSpan
@@ -65,7 +65,7 @@ type Admission struct {
 	heard atomic.Int64
 
 	// when a rollout last asked whether it may begin
-	asked time.Time
+	polledAt time.Time
 
 	// name that a trainer gave to the weights; "": none
 	weights string
@@ -157,8 +157,8 @@ func (a *Admission) free() bool {
 	now := time.Now()
 
 	shut := a.paused
-	if a.held.After(shut) {
-		shut = a.held
+	if a.pausedUntil.After(shut) {
+		shut = a.pausedUntil
 	}
 
 	if wait := shut.Sub(now); wait > 0 {

@@ -31,7 +31,7 @@ func (a *Admission) Pause(d time.Duration) {
 
 	now := time.Now()
 	a.paused, a.pausedAt = now.Add(d), now
-	a.shut.note(now, latest(a.paused, a.held))
+	a.shut.note(now, latest(a.paused, a.pausedUntil))
 	// the end of the wait may have changed
 	a.admit()
 }
@@ -79,7 +79,7 @@ func (a *Admission) Resume() {
 	defer a.mu.Unlock()
 
 	a.paused = time.Time{}
-	a.shut.note(time.Now(), a.held)
+	a.shut.note(time.Now(), a.pausedUntil)
 	a.admit()
 }
 
@@ -156,9 +156,9 @@ func (a *Admission) HoldBack(after time.Duration) {
 	defer a.mu.Unlock()
 
 	now := time.Now()
-	if until := now.Add(min(after, maxHeld)); after > 0 && until.After(a.held) {
-		a.held = until
-		a.shut.note(now, latest(a.paused, a.held))
+	if until := now.Add(min(after, maxHeld)); after > 0 && until.After(a.pausedUntil) {
+		a.pausedUntil = until
+		a.shut.note(now, latest(a.paused, a.pausedUntil))
 	}
 }
 
@@ -170,7 +170,7 @@ func (a *Admission) status() gatewayapi.UpstreamStatus {
 
 	now := time.Now()
 
-	a.asked = now
+	a.polledAt = now
 
 	s.SilentSince, s.Faults = a.silentSince(now), addFaults(nil, a.faults)
 	if a.outage != nil {
@@ -181,8 +181,8 @@ func (a *Admission) status() gatewayapi.UpstreamStatus {
 		s.Until = a.paused
 	}
 
-	if now.Before(a.held) {
-		s.HeldUntil = a.held
+	if now.Before(a.pausedUntil) {
+		s.HeldUntil = a.pausedUntil
 	}
 
 	return s
@@ -195,11 +195,11 @@ func (a *Admission) atRest() bool {
 
 	now := time.Now()
 	switch {
-	case len(a.running) > 0, !a.queue.empty(), now.Before(a.paused), now.Before(a.held):
+	case len(a.running) > 0, !a.queue.empty(), now.Before(a.paused), now.Before(a.pausedUntil):
 		return false
 	case a.failing > 0 && now.Sub(a.failed) < healing:
 		return false
-	case a.outage != nil && a.outage.Answered && now.Sub(a.asked) < askedFor:
+	case a.outage != nil && a.outage.Answered && now.Sub(a.polledAt) < askedFor:
 		return false
 	default:
 		return a.rate == nil || a.rate.TokensAt(now) >= float64(a.rate.Burst())

@@ -135,7 +135,7 @@ func (g *Registry) Named(name string, do func(*Admission)) (Group, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 
-	if !g.known(name) {
+	if !g.hasName(name) {
 		return nil, fault.New(
 			fault.NotFound,
 			"no model endpoint %q: must be %s, or host:port of an endpoint given only by URL",
@@ -169,8 +169,8 @@ func (g *Registry) tidy() {
 	})
 }
 
-// known reports whether a trainer may use a name. g.mu is held.
-func (g *Registry) known(name string) bool {
+// hasName reports whether a trainer may use a name. g.mu is held.
+func (g *Registry) hasName(name string) bool {
 	_, called := g.admissions[name]
 	return called || g.nameable(name)
 }

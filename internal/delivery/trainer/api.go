@@ -33,18 +33,18 @@ func (o Options) room(batch, queued int) int {
 	return max(0, (int(most*float64(batch))-queued)/max(o.GroupSize, 1))
 }
 
-// Own is this program's trainer API. It implements delivery.Sink. The API has idempotency keys, so every
+// API is this program's trainer API. It implements delivery.Sink. The API has idempotency keys, so every
 // call can be repeated.
-type Own struct {
+type API struct {
 	o Options
 	c caller
 }
 
-// NewOwn returns the sink. It does not connect.
-func NewOwn(o Options) *Own { return &Own{o, newCaller(o.URL, o.Token)} }
+// NewAPI returns the sink. It does not connect.
+func NewAPI(o Options) *API { return &API{o, newCaller(o.URL, o.Token)} }
 
 // Status returns the trainer API's report on its queue.
-func (s *Own) Status(ctx context.Context) (delivery.Status, error) {
+func (s *API) Status(ctx context.Context) (delivery.Status, error) {
 	var a struct {
 		Step      int  `json:"current_step"`
 		Sequences *int `json:"queued_sequences"`
@@ -86,7 +86,7 @@ type ownGroup struct {
 }
 
 // Deliver posts the group in Atropos' form under its key.
-func (s *Own) Deliver(ctx context.Context, g delivery.Group) error {
+func (s *API) Deliver(ctx context.Context, g delivery.Group) error {
 	form, err := formats.ToAtropos(g.Data)
 	if err != nil {
 		return err
