@@ -348,3 +348,28 @@ func TestEventsOfAnySize(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, strings.HasSuffix(h.result(t).AgentLogTail, "the last one"))
 }
+
+// The rows of routed experts are stored beside the trace, behind those of the step before; without any there is no blob.
+func TestRoutedExpertsAreCollected(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	h.gate.trace, h.gate.experts = traceOf, "rows"
+	_, err := h.CollectArtifacts(t.Context(), collectInput(nil))
+	require.NoError(t, err)
+	require.Equal(t, "rows", h.stored(t, store.RoutedExperts))
+	require.Contains(t, h.result(t).Links, "routed_experts")
+
+	second := collectInput(func(in *activities.CollectInput) { in.Attempt, in.From = 2, 1 })
+	h.gate.trace, h.gate.experts = "", "more"
+	_, err = h.CollectArtifacts(t.Context(), second)
+	require.NoError(t, err)
+	joined, err := h.store.Bytes(t.Context(), store.AttemptKey("r", 2, store.RoutedExperts), 1<<10)
+	require.NoError(t, err)
+	require.Equal(t, "rowsmore", string(joined))
+
+	other := newHost(t)
+	other.gate.trace = traceOf
+	_, err = other.CollectArtifacts(t.Context(), collectInput(nil))
+	require.NoError(t, err)
+	require.NotContains(t, other.result(t).Links, "routed_experts")
+}

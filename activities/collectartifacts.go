@@ -1,6 +1,7 @@
 package activities
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"io"
@@ -92,7 +93,49 @@ func (a *Activities) collectTrace(ctx context.Context, in CollectInput) error {
 
 	defer trace.Close()
 
-	return a.putTrace(ctx, in, gatewayReader{trace})
+	if err := a.putTrace(ctx, in, gatewayReader{trace}); err != nil {
+		return err
+	}
+
+	return a.collectExperts(ctx, in)
+}
+
+// collectExperts copies the rows of routed experts into the store, behind those of the steps before: the turns of the
+// trace name their places.
+func (a *Activities) collectExperts(ctx context.Context, in CollectInput) error {
+	rows, err := a.o.Gateway.RoutedExperts(ctx, in.SandboxID())
+	if err != nil {
+		// a gateway of a release before has none
+		return fault.Ignore(err, fault.NotFound)
+	}
+	defer rows.Close()
+
+	return a.putExperts(ctx, in, gatewayReader{rows})
+}
+
+func (a *Activities) putExperts(ctx context.Context, in CollectInput, rows io.Reader) error {
+	if in.From > 0 {
+		earlier, err := a.o.Store.Reader(ctx, store.AttemptKey(in.RolloutID, in.From, store.RoutedExperts))
+		if err != nil && !fault.Is(err, fault.NotFound) {
+			return err
+		}
+
+		if err == nil {
+			defer earlier.Close()
+
+			rows = io.MultiReader(earlier, rows)
+		}
+	}
+
+	all := bufio.NewReader(rows)
+	if _, err := all.Peek(1); errors.Is(err, io.EOF) {
+		// there are none
+		return nil
+	}
+
+	_, err := a.o.Store.Put(ctx, store.AttemptKey(in.RolloutID, in.Attempt, store.RoutedExperts), all)
+
+	return err
 }
 
 // collectEarlier gives an attempt without a trace that of the step before.
@@ -101,7 +144,11 @@ func (a *Activities) collectEarlier(ctx context.Context, in CollectInput) error 
 		return nil
 	}
 
-	return a.putTrace(ctx, in, strings.NewReader(""))
+	if err := a.putTrace(ctx, in, strings.NewReader("")); err != nil {
+		return err
+	}
+
+	return a.putExperts(ctx, in, strings.NewReader(""))
 }
 
 // putTrace stores the trace, behind the turns of the steps before.

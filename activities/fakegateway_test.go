@@ -30,6 +30,7 @@ type fakeGateway struct {
 	report     rollout.EndpointReport
 	inspectErr error
 	trace      string
+	experts    string
 
 	// replaces trace
 	reader io.Reader
@@ -139,6 +140,10 @@ func (g *fakeGateway) Trace(context.Context, string) (io.ReadCloser, error) {
 	}
 
 	return io.NopCloser(strings.NewReader(g.trace)), g.traces
+}
+
+func (g *fakeGateway) RoutedExperts(context.Context, string) (io.ReadCloser, error) {
+	return io.NopCloser(strings.NewReader(g.experts)), g.traces
 }
 
 func (g *fakeGateway) Close(_ context.Context, id string) error {

@@ -66,6 +66,8 @@ type Gateway struct {
 	CacheSalt map[string]string `yaml:"cache_salt"`
 	// OnEngineFault is what happens to replies with a fault of the engine, by the name of an endpoint; "": keep.
 	OnEngineFault map[string]string `yaml:"on_engine_fault"`
+	// RoutedExperts are the endpoints that are asked for routed experts, by name, or defaultUpstream.
+	RoutedExperts []string `yaml:"routed_experts"`
 	// Audit is the share of an endpoint's turns that is scored again in the background; 0: none.
 	Audit map[string]float64 `yaml:"audit"`
 	// AuditDrop takes turns that do not fit their weights out of training.
@@ -117,6 +119,11 @@ func (g Gateway) CacheSaltOf(name string) string {
 // OnEngineFaultOf returns what happens to replies of an endpoint with a fault of the engine.
 func (g Gateway) OnEngineFaultOf(name string) rollout.OnEngineFault {
 	return rollout.OnEngineFault(cmp.Or(valueOf(g.OnEngineFault, name), string(rollout.FaultKeep)))
+}
+
+// RoutedExpertsOf reports whether an endpoint is asked for routed experts.
+func (g Gateway) RoutedExpertsOf(name string) bool {
+	return slices.Contains(g.RoutedExperts, name) || slices.Contains(g.RoutedExperts, defaultUpstream)
 }
 
 func valueOf[V any](m map[string]V, name string) V {

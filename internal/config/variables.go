@@ -348,6 +348,13 @@ func gatewayVariables() []Variable {
 			set: worded(func(c *Config) *map[string]string { return &c.Gateway.OnEngineFault }),
 		},
 		{
+			Name: "ROLLOUTD_GATEWAY_ROUTED_EXPERTS", Path: "gateway.routed_experts",
+			Default: "none",
+			About: "endpoints, by name, that are asked for [routed experts](training.md#routed-experts); `default`: " +
+				"all",
+			set: list(func(c *Config) *[]string { return &c.Gateway.RoutedExperts }),
+		},
+		{
 			Name: "ROLLOUTD_GATEWAY_QUEUE", Path: "gateway.queue",
 			Default: "`32`",
 			About:   "new rollouts wait while more calls than this wait for their endpoint; 0: no limit",

@@ -58,6 +58,7 @@ func (d *Daemon) gatewayTier() tier.Tier {
 				return gateway.CacheSalt(d.cfg.Gateway.CacheSaltOf(upstream))
 			},
 			OnEngineFault: d.cfg.Gateway.OnEngineFaultOf,
+			RoutedExperts: d.cfg.Gateway.RoutedExpertsOf,
 			Audit:         func(upstream string) float64 { return d.cfg.Gateway.Of(d.cfg.Gateway.Audit, upstream) },
 			AuditDrop:     d.cfg.Gateway.AuditDrop,
 			Endpoints:     catalog.Names(),

@@ -20,6 +20,9 @@ type call struct {
 	progress upstream.Progress
 	began    time.Time
 
+	// the call whose routed experts are the first of this one's; nil: there is none
+	expertBase *expertCall
+
 	// the fault of the engine for which its turn is not trained on
 	masked string
 	cancel context.CancelCauseFunc

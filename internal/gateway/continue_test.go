@@ -30,6 +30,9 @@ type talker struct {
 
 	// of the next calls of agents
 	replies []spoken
+
+	// gives routed experts; the zero value gives none
+	router router
 }
 
 // spoken is a reply: the message, and the words that were sampled for it.
@@ -110,6 +113,7 @@ func (e *talker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			IDs []int32 `json:"prompt_token_ids"`
 		} `json:"kv_transfer_params"`
 		Input []int32 `json:"input_ids"`
+		routing
 	}
 	if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
@@ -141,14 +145,17 @@ func (e *talker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		logprobs = append(logprobs, map[string]any{"token": "x", "logprob": -1, "top_logprobs": []any{}})
 	}
 
-	writeTo(w, map[string]any{
+	choice := map[string]any{
+		"index": 0, "message": json.RawMessage(next.message), "finish_reason": next.finish, "stop_reason": nil,
+		"token_ids": ids, "logprobs": map[string]any{"content": logprobs},
+	}
+	out := map[string]any{
 		"id": "c", "object": "chat.completion", "created": 1, "model": "m", "prompt_token_ids": prompt,
-		"choices": []any{map[string]any{
-			"index": 0, "message": json.RawMessage(next.message), "finish_reason": next.finish, "stop_reason": nil,
-			"token_ids": ids, "logprobs": map[string]any{"content": logprobs},
-		}},
-		"usage": map[string]int{"prompt_tokens": len(prompt), "completion_tokens": len(ids)},
-	})
+		"choices": []any{choice},
+		"usage":   map[string]int{"prompt_tokens": len(prompt), "completion_tokens": len(ids)},
+	}
+	e.router.answer(out, choice, in.routing, slices.Concat(prompt, ids))
+	writeTo(w, out)
 }
 
 func writeTo(w http.ResponseWriter, object any) {
@@ -421,7 +428,7 @@ func TestContinuationAfterARestart(t *testing.T) {
 func TestContinuationOfACallThatWasCutOff(t *testing.T) {
 	t.Parallel()
 
-	s := newTalk(t, &talker{takes: "kv_transfer_params"})
+	s := newTalk(t, &talker{takes: "kv_transfer_params", router: router{form: "vllm", experts: 64}}, wantsExperts)
 	s.say(t, callsOne(), systemSays, userAsks)
 
 	body := chatBody(systemSays, userAsks, repeatsOne, resultOne)
@@ -463,6 +470,7 @@ func TestContinuationOfACallThatWasCutOff(t *testing.T) {
 	requests = s.model.requests()
 
 	require.Contains(t, first.body, `"kv_transfer_params"`)
+	require.Contains(t, first.body, `"routed_experts_prompt_start"`)
 	require.Equal(t, first.body, requests[len(requests)-1].body)
 }
 

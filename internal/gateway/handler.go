@@ -119,6 +119,10 @@ func (r *route) serveCall(w http.ResponseWriter, req *http.Request, d *dialect.D
 		return
 	}
 
+	if r.experts.wanted {
+		a.AskExperts()
+	}
+
 	if fromHost {
 		a.Fallback = fallbackOf(req)
 	} else {

@@ -55,6 +55,9 @@ type Options struct {
 	// UserTurn returns how conversations with an upstream, by name, go on at a user message after a final answer; nil:
 	// rollout.UserTurnContinue.
 	UserTurn func(upstream string) rollout.UserTurn
+	// RoutedExperts reports whether calls of an upstream, by name, ask for routed experts; nil: only where the rollout
+	// says so.
+	RoutedExperts func(upstream string) bool
 	// OnEngineFault returns what happens to replies of an upstream, by name, with a fault of the engine; nil: FaultKeep.
 	OnEngineFault func(upstream string) rollout.OnEngineFault
 	// Audit returns which share of an upstream's turns is scored again in the background, by name; nil: none.
@@ -137,6 +140,10 @@ func (o Options) withDefaults() Options {
 
 	if o.UserTurn == nil {
 		o.UserTurn = func(string) rollout.UserTurn { return rollout.UserTurnContinue }
+	}
+
+	if o.RoutedExperts == nil {
+		o.RoutedExperts = func(string) bool { return false }
 	}
 
 	if o.OnEngineFault == nil {

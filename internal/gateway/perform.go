@@ -78,6 +78,10 @@ func (r *route) append(ctx context.Context, c *call, rec *trace.Record) error {
 
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, lastAppendPause) {
 		err := r.trace.Append(rec)
+		if err == nil {
+			r.experts.add(rec)
+		}
+
 		if !noRoom(err) || time.Since(began) >= r.awayTime() {
 			return err
 		}
@@ -119,6 +123,8 @@ func (r *route) complete(ctx context.Context, c *call) (res *upstream.Result) {
 
 // called makes the call upstream.
 func (r *route) called(ctx context.Context, c *call) *upstream.Result {
+	r.askExperts(c)
+
 	return r.upstream.Complete(ctx, &upstream.Spec{
 		Request:     c.ask,
 		Live:        c.live,
@@ -182,6 +188,8 @@ func (r *route) record(c *call, res *upstream.Result) *trace.Record {
 	if isTurn(c.ask.Kind) {
 		rec.Usage.Turns = 1
 	}
+
+	r.keepExperts(c, res, rec)
 	// one engine needs no name
 	if len(r.engines) > 1 {
 		rec.Engine = upstream.NameOf(res.Engine)

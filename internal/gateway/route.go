@@ -98,6 +98,8 @@ type route struct {
 	forest       continuation.Forest
 	regrown      sync.Once
 
+	experts expertBook
+
 	// what happens to replies with a fault of the engine, and the ways in which endpoints delivered calls
 	onFault rollout.OnEngineFault
 	ways    *knownWays

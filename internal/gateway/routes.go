@@ -138,6 +138,7 @@ func (s *Server) newRoute(j Journal) (*route, error) {
 		onFault:      cmp.Or(j.Route.Model.OnEngineFault, s.options.OnEngineFault(j.Route.Model.Upstream())),
 		ways:         &s.ways,
 	}
+	r.experts.wanted = r.Capture && (r.Model.RoutedExperts || s.options.RoutedExperts(r.Model.Upstream()))
 	r.forest.RenderUserTurns = rollout.UserTurnRender ==
 		cmp.Or(j.Route.Model.UserTurn, s.options.UserTurn(j.Route.Model.Upstream()))
 	r.probeReport = func() rollout.EndpointReport { return s.reports.LatestReport(r.place(reply.Chat)) }

@@ -204,6 +204,16 @@ func (s *Server) Export(ctx context.Context, id string, w io.Writer) error {
 	return trajectory.Export(r.trace, w, s.unfit(r), r.marks())
 }
 
+// ExportExperts writes the rows of routed experts of a route's turns.
+func (s *Server) ExportExperts(id string, w io.Writer) error {
+	r, err := s.route(id)
+	if err != nil || r.trace == nil {
+		return err
+	}
+
+	return trajectory.ExportExperts(r.trace, w)
+}
+
 // Pause stops new calls to an upstream for d. The status of the routes whose calls wait reports the pause.
 func (s *Server) Pause(upstream string, d time.Duration) (limits.Group, error) {
 	g, err := s.upstreams.Named(upstream, func(a *limits.Admission) { a.Pause(d) })

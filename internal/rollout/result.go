@@ -339,6 +339,8 @@ type Turn struct {
 	// Images counts the images of the prompt. The prompt's ids have only placeholders for them: who trains on the turn
 	// needs those of Request.
 	Images int `json:"images,omitempty"`
+	// RoutedExperts describes the experts that the engine's router chose for the tokens; nil: they were not asked for.
+	RoutedExperts *RoutedExperts `json:"routed_experts,omitempty"`
 	// LossMask has a 0 for each prompt token and a 1 for each completion token that is trained on; empty
 	// where there are no ids.
 	LossMask Mask `json:"loss_mask,omitempty"`

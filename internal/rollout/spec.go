@@ -145,6 +145,8 @@ type Model struct {
 	UserTurn     UserTurn     `json:"user_turn,omitempty"`
 	// OnEngineFault is what happens to replies with a fault of the engine; "": as the gateway is configured.
 	OnEngineFault OnEngineFault `json:"on_engine_fault,omitempty"`
+	// RoutedExperts: ask for the experts that the engine's router chose; false: as the gateway is configured.
+	RoutedExperts bool `json:"routed_experts,omitempty"`
 	// Images says whether the model sees images; nil: the endpoint's answers show it. Where it does not, a text is
 	// sent in their place.
 	Images *bool `json:"images,omitempty"`

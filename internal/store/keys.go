@@ -12,6 +12,9 @@ const (
 	// JSON lines of rollout.Turn
 	Trace = "trace.jsonl"
 
+	// RoutedExperts are the rows of routed experts of the trace's turns; see rollout.RoutedExperts.
+	RoutedExperts = "routed_experts.bin"
+
 	// of a long trace: what people read of it, in blocks
 	TraceIndex = "trace.index"
 

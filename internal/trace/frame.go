@@ -21,6 +21,7 @@ const (
 const (
 	typeCall      = 'C'
 	typeDelivered = 'D'
+	typeExperts   = 'E'
 )
 
 var errDamaged = errors.New("damaged frame")

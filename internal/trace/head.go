@@ -64,6 +64,10 @@ func (h *storedHead) writeCall(w *objectWriter) {
 	w.textIfAny("fallback", h.Fallback)
 	w.textIfAny("masked", h.Masked)
 	w.numberIfAny("owed", int64(h.Owed))
+
+	if h.Experts != nil {
+		w.value("experts", h.Experts)
+	}
 }
 
 // writeReply writes the part of a head about the reply.
@@ -112,10 +116,10 @@ func (c *cut) write(w *objectWriter) {
 }
 
 // append appends the head of a note.
-func (d delivered) append(b []byte) []byte {
+func (n note) append(b []byte) []byte {
 	w := objectWriter{b: append(b, '{')}
-	w.text("log", d.Log)
-	w.number("turn", int64(d.Turn))
+	w.text("log", n.Log)
+	w.number("turn", int64(n.Turn))
 
 	return append(w.b, '}')
 }

@@ -49,9 +49,9 @@ func TestHeadWithoutJSON(t *testing.T) {
 func TestNoteIsWrittenAsByReflection(t *testing.T) {
 	t.Parallel()
 
-	want, err := json.Marshal(delivered{"a\"b", 7})
+	want, err := json.Marshal(note{"a\"b", 7})
 	require.NoError(t, err)
-	require.JSONEq(t, string(want), string(delivered{"a\"b", 7}.append(nil)))
+	require.JSONEq(t, string(want), string(note{"a\"b", 7}.append(nil)))
 }
 
 func asWritten(t *testing.T, h *storedHead) map[string]any {

@@ -40,6 +40,9 @@ type Entry struct {
 
 	// see index.chain
 	chain int64
+
+	// of the rows of its routed experts; a size of 0: it has none
+	experts place
 }
 
 // Bytes returns the memory for reading the reply with its prompt's ids, besides the returned reply.
@@ -61,6 +64,29 @@ type index struct {
 
 	// turn → its entry
 	turns map[int]int
+
+	// turn → the latest rows of its routed experts
+	experts map[int]place
+}
+
+// putExperts adds the rows of a record that follows.
+func (ix *index) putExperts(turn int, at place) {
+	if ix.experts == nil {
+		ix.experts = map[int]place{}
+	}
+
+	ix.experts[turn] = at
+	ix.disk += at.size
+	ix.restored += at.size
+}
+
+// expertsOf returns the place of a record's rows.
+func (ix *index) expertsOf(h *storedHead) place {
+	if h.Experts == nil || h.Experts.Rows == 0 {
+		return place{}
+	}
+
+	return ix.experts[h.Turn]
 }
 
 func (ix *index) put(h *storedHead, at place) {
@@ -94,6 +120,7 @@ func (ix *index) put(h *storedHead, at place) {
 		place:   at,
 		request: request,
 		prompt:  prompt,
+		experts: ix.expertsOf(h),
 	})
 }
 

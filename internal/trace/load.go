@@ -68,8 +68,8 @@ func (s *Store) cut(seg *segment) error {
 	return nil
 }
 
-// delivered is the head of the small frame that records that the agent got a reply.
-type delivered struct {
+// note is the head of a frame about a turn: that the agent got its reply, or with the rows of its routed experts.
+type note struct {
 	Log  string `json:"log"`
 	Turn int    `json:"turn"`
 }
@@ -81,16 +81,8 @@ func (s *Store) add(seg *segment, body []byte, at place) error {
 		return err
 	}
 
-	if kind == typeDelivered {
-		var d delivered
-		if err := json.Unmarshal(head, &d); err != nil {
-			return fmt.Errorf("decode record: %w", err)
-		}
-
-		s.log(d.Log).index.deliver(d.Turn)
-		seg.live[d.Log] = true
-
-		return nil
+	if kind == typeDelivered || kind == typeExperts {
+		return s.addNote(seg, kind, head, at)
 	}
 
 	h, err := decodeHead(head, sections)
@@ -106,6 +98,23 @@ func (s *Store) add(seg *segment, body []byte, at place) error {
 	}
 
 	l.index.put(h, at)
+
+	return nil
+}
+
+// addNote indexes a frame about a turn.
+func (s *Store) addNote(seg *segment, kind byte, head []byte, at place) error {
+	var n note
+	if err := json.Unmarshal(head, &n); err != nil {
+		return fmt.Errorf("decode record: %w", err)
+	}
+
+	l := s.log(n.Log)
+	if seg.live[n.Log] = true; kind == typeExperts {
+		l.index.putExperts(n.Turn, at)
+	} else {
+		l.index.deliver(n.Turn)
+	}
 
 	return nil
 }

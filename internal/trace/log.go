@@ -25,6 +25,10 @@ func (l *Log) Append(r *Record) error {
 		return fault.Wrap(fault.Internal, err, "trace")
 	}
 
+	if err := l.appendExperts(r); err != nil {
+		return err
+	}
+
 	n, err := l.store.write(l, f, func(at place) {
 		l.index.put(h, at)
 		l.remember(r, next, at)
@@ -41,6 +45,19 @@ func (l *Log) Append(r *Record) error {
 	return nil
 }
 
+// appendExperts writes the rows of a record before it, in a frame of their own: what reads the record's text and ids
+// need not read them. The sync of the record is theirs too.
+func (l *Log) appendExperts(r *Record) error {
+	if len(r.ExpertRows) == 0 {
+		return nil
+	}
+
+	f := newFrame(note{l.key, r.Turn}.append(startFrame(typeExperts, usualNote)), r.ExpertRows)
+	_, err := l.store.write(l, f, func(at place) { l.index.putExperts(r.Turn, at) })
+
+	return err
+}
+
 // disown hides a record that may not be on disk.
 func (l *Log) disown(callID string) {
 	l.store.mu.Lock()
@@ -52,8 +69,8 @@ func (l *Log) disown(callID string) {
 // Delivered records that the agent got the reply of a turn. It does not wait for the disk: losing the
 // record in a power cut is safe.
 func (l *Log) Delivered(turn int) error {
-	note := newFrame(delivered{l.key, turn}.append(startFrame(typeDelivered, usualNote)))
-	_, err := l.store.write(l, note, func(place) { l.index.deliver(turn) })
+	f := newFrame(note{l.key, turn}.append(startFrame(typeDelivered, usualNote)))
+	_, err := l.store.write(l, f, func(place) { l.index.deliver(turn) })
 
 	return err
 }

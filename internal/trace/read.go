@@ -150,30 +150,54 @@ func (l *Log) readWithBases(e Entry) (*written, error) {
 	return w, nil
 }
 
-// read reads one frame.
+// ExpertRows reads the rows of the routed experts of an entry's record; nil: it has none.
+func (l *Log) ExpertRows(e Entry) ([]byte, error) {
+	if e.experts.size == 0 {
+		return nil, nil
+	}
+
+	l.store.files.RLock()
+	defer l.store.files.RUnlock()
+
+	_, rows, err := l.store.frame(e.experts)
+
+	return rows, fault.Wrap(fault.Internal, err, "read routed experts: turn %d", e.Turn)
+}
+
+// HasExperts reports whether an entry's record has rows of routed experts.
+func (e Entry) HasExperts() bool { return e.experts.size > 0 }
+
+// read reads one call's frame.
 func (s *Store) read(p place) (*written, error) {
-	s.mu.Lock()
-	seg := s.segments[p.Segment]
-	s.mu.Unlock()
-
-	if seg == nil {
-		return nil, errDamaged
-	}
-
-	raw := make([]byte, p.size)
-	if _, err := seg.file.ReadAt(raw, p.At); err != nil {
-		return nil, err
-	}
-
-	body, err := openFrame(raw)
-	if err != nil {
-		return nil, err
-	}
-
-	_, head, sections, err := split(body)
+	head, sections, err := s.frame(p)
 	if err != nil {
 		return nil, err
 	}
 
 	return decode(head, sections)
+}
+
+// frame reads the parts of one frame.
+func (s *Store) frame(p place) (head, sections []byte, err error) {
+	s.mu.Lock()
+	seg := s.segments[p.Segment]
+	s.mu.Unlock()
+
+	if seg == nil {
+		return nil, nil, errDamaged
+	}
+
+	raw := make([]byte, p.size)
+	if _, err := seg.file.ReadAt(raw, p.At); err != nil {
+		return nil, nil, err
+	}
+
+	body, err := openFrame(raw)
+	if err != nil {
+		return nil, nil, err
+	}
+
+	_, head, sections, err = split(body)
+
+	return head, sections, err
 }

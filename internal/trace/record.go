@@ -29,6 +29,9 @@ type Record struct {
 
 	// one for each of TokenIDs
 	Logprobs []float64
+
+	// ExpertRows are the rows of Head.Experts, to be appended; a record that is read has none. See Log.ExpertRows.
+	ExpertRows []byte
 }
 
 // Head is the part of a record besides its sections.
@@ -87,6 +90,9 @@ type Head struct {
 
 	// as in rollout.Turn
 	Masked string `json:"masked,omitempty"`
+
+	// Experts describes the call's routed experts; nil: none were asked for
+	Experts *rollout.RoutedExperts `json:"experts,omitempty"`
 
 	// part of latency: waiting without a useful answer
 	Owed time.Duration `json:"owed,omitempty"`

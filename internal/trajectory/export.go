@@ -24,7 +24,7 @@ type Mark struct {
 // evaluation is a flaw of the turns of subagents and of summaries in the same way. marks are those of audited turns, by
 // number.
 func Export(l *trace.Log, w io.Writer, unfit string, marks map[int][]Mark) error {
-	lineages, summarised := chain{}, summarized{}
+	lineages, summarised, expertBytes := chain{}, summarized{}, int64(0)
 
 	for _, e := range l.Entries() {
 		r, err := l.Read(e)
@@ -33,6 +33,10 @@ func Export(l *trace.Log, w io.Writer, unfit string, marks map[int][]Mark) error
 		}
 
 		turn := TurnOf(r, e.Delivered)
+		if x := turn.RoutedExperts; x != nil && x.Rows > 0 {
+			x.At = expertBytes
+			expertBytes += x.Bytes()
+		}
 
 		why := unfit
 		if r.Eval {
@@ -57,6 +61,22 @@ func Export(l *trace.Log, w io.Writer, unfit string, marks map[int][]Mark) error
 		// A sampled token may be a part of a character, and readers of JSON lines require valid UTF-8.
 		if _, err := w.Write(append(bytes.ToValidUTF8(line, []byte("\uFFFD")), '\n')); err != nil {
 			return fmt.Errorf("export trace: %w", err)
+		}
+	}
+
+	return nil
+}
+
+// ExportExperts writes the rows of routed experts of all turns, one after another as Export describes them.
+func ExportExperts(l *trace.Log, w io.Writer) error {
+	for _, e := range l.Entries() {
+		rows, err := l.ExpertRows(e)
+		if err != nil {
+			return err
+		}
+
+		if _, err := w.Write(rows); err != nil {
+			return fmt.Errorf("export routed experts: %w", err)
 		}
 	}
 

@@ -46,6 +46,7 @@ func TurnOf(r *trace.Record, delivered bool) rollout.Turn {
 		Repaired:           r.Repaired,
 		Fallback:           r.Fallback,
 		Masked:             r.Masked,
+		RoutedExperts:      r.Experts,
 		NodeID:             nodeID(r.CallID),
 		Images:             images.Count(reply.API(cmp.Or(r.API, string(reply.Chat))), r.Request),
 	}

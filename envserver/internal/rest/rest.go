@@ -105,6 +105,7 @@ func (a *API) Routes() []api.Route {
 		}),
 		a.resultRoute(),
 		a.traceRoute(),
+		a.expertsRoute(),
 		a.trajectoryRoute(),
 		finishedRoute(
 			"/logs/agent",

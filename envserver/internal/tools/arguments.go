@@ -40,6 +40,7 @@ type RolloutArgs struct {
 	Continuation    string            `json:"continuation,omitempty" jsonschema:"how an agent that repeats its conversation with each call continues it: auto by token ids where the endpoint takes them, messages, or required by token ids alone. Default: as the server is configured for the endpoint"`
 	UserTurn        string            `json:"user_turn,omitempty" jsonschema:"at a user message after a final answer: continue by the token ids so far, or render a new prompt from the messages. Default: as the server is configured for the endpoint"`
 	OnEngineFault   string            `json:"on_engine_fault,omitempty" jsonschema:"what happens to a reply with a fault that is provably the engine's: keep records it, mask does not train on the turn, replace makes the call again. Default: as the server is configured for the endpoint"`
+	RoutedExperts   bool              `json:"routed_experts,omitempty" jsonschema:"record which experts the engine's router chose for each token, where the engine of a mixture of experts gives them. Default: as the server is configured for the endpoint"`
 	AgentTimeoutS   float64           `json:"agent_timeout_s,omitempty" jsonschema:"time limit of the agent, in seconds of wall time"`
 	Template        string            `json:"template,omitempty" jsonschema:"sandbox template or image; the same as sandbox.image"`
 	RolloutID       string            `json:"rollout_id,omitempty" jsonschema:"rollout id chosen by the client (idempotency key): a repeated id returns the existing rollout"`

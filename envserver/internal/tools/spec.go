@@ -115,7 +115,7 @@ func (t *Table) model(a RolloutArgs) (rollout.Model, error) {
 	}
 
 	m.Continuation, m.UserTurn = rollout.Continuation(a.Continuation), rollout.UserTurn(a.UserTurn)
-	m.OnEngineFault = rollout.OnEngineFault(a.OnEngineFault)
+	m.OnEngineFault, m.RoutedExperts = rollout.OnEngineFault(a.OnEngineFault), a.RoutedExperts
 
 	switch a.Translate {
 	case "":

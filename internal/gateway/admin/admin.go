@@ -53,6 +53,7 @@ func New(g *gateway.Server, o Options) *API {
 //	POST   /routes/{id}/probe                   → 204, when the endpoint answers; a fault.UpstreamFailed or UpstreamRefused else
 //	POST   /routes/{id}/inspect?wait=30s        → rollout.EndpointReport; empty where the probe takes longer
 //	GET    /routes/{id}/trace                   → JSON lines of rollout.Turn
+//	GET    /routes/{id}/routed_experts          → rows of routed experts, as the trace describes them
 //	DELETE /routes/{id}                         → 204
 //	POST   /watch     lines of WatchCommand     → lines of WatchChange, while the body lasts
 //	GET    /ready/{name}                        → 204; a fault.Exhausted while new rollouts should wait for that upstream
@@ -65,6 +66,7 @@ func (a *API) Handler() http.Handler {
 	mux.HandleFunc("GET "+gatewayapi.RoutePath, answering(a.getRoute))
 	mux.HandleFunc("POST "+gatewayapi.EndPath, answering(a.endRoute))
 	mux.HandleFunc("GET "+gatewayapi.TracePath, answering(a.getTrace))
+	mux.HandleFunc("GET "+gatewayapi.ExpertsPath, answering(a.getExperts))
 	mux.HandleFunc("POST "+gatewayapi.SessionsPath, answering(a.addSessions))
 	mux.HandleFunc("GET "+gatewayapi.TurnsPath, answering(a.getTurns))
 	mux.HandleFunc("POST "+gatewayapi.ProbePath, answering(a.probe))
@@ -177,15 +179,27 @@ func (a *API) deleteRoute(w http.ResponseWriter, req *http.Request) error {
 	return done(w, a.gateway.Close(req.Context(), req.PathValue("id")))
 }
 
-// getTrace streams the trace. A failure aborts the response, so that a reader does not take half a trace
-// for a whole one.
 func (a *API) getTrace(w http.ResponseWriter, req *http.Request) error {
-	w.Header().Set("Content-Type", "application/jsonl")
+	return a.stream(w, req, "application/jsonl", func(to io.Writer) error {
+		return a.gateway.Export(req.Context(), req.PathValue("id"), to)
+	})
+}
+
+func (a *API) getExperts(w http.ResponseWriter, req *http.Request) error {
+	return a.stream(w, req, "application/octet-stream", func(to io.Writer) error {
+		return a.gateway.ExportExperts(req.PathValue("id"), to)
+	})
+}
+
+// stream answers with what write writes. A failure aborts the response, so that a reader does not take a part for the
+// whole.
+func (a *API) stream(w http.ResponseWriter, req *http.Request, kind string, write func(io.Writer) error) error {
+	w.Header().Set("Content-Type", kind)
 	out := &countingWriter{w: w}
 
-	err := a.gateway.Export(req.Context(), req.PathValue("id"), out)
+	err := write(out)
 	if err != nil && out.n > 0 {
-		a.log.Error("trace broken off", "route", req.PathValue("id"), "error", err)
+		a.log.Error("answer broken off", "path", req.URL.Path, "error", err)
 		panic(http.ErrAbortHandler)
 	}
 

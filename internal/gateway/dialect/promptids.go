@@ -14,15 +14,23 @@ type PromptIDs struct {
 	By rollout.PromptMember
 }
 
-// Wire returns the body of the call on the wire: with the ids of its prompt, if it has them.
+// Wire returns the body of the call on the wire: with the ids of its prompt, if it has them, and without the routed
+// experts that are recorded already.
 func (a *Request) Wire() ([]byte, error) {
-	if a.Prompt.IDs == nil || a.API != reply.Chat {
+	byIDs := a.Prompt.IDs != nil && a.API == reply.Chat
+	if !byIDs && a.Experts.From == 0 {
 		return a.Body, nil
 	}
 
 	o, err := rawjson.ParseObject(a.Body)
 	if err != nil {
 		return nil, err
+	}
+
+	a.Experts.setStart(o)
+
+	if !byIDs {
+		return o.Bytes(), nil
 	}
 
 	switch a.Prompt.By {

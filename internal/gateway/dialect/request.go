@@ -60,6 +60,9 @@ type Request struct {
 	// of a chat completion: the ids that are sent beside the messages and are its prompt; nil: the messages are
 	Prompt PromptIDs
 
+	// whether it asks for the routed experts; see AskExperts
+	Experts RoutedExperts
+
 	// whether the gateway sets the salt of the engine's prefix cache, and the one it has set; see SetSalt
 	saltable bool
 	salt     string

@@ -129,6 +129,7 @@ const (
 	RoutePath    = RoutesPath + "/{id}"
 	EndPath      = RoutePath + "/end"
 	TracePath    = RoutePath + "/trace"
+	ExpertsPath  = RoutePath + "/routed_experts"
 	SessionsPath = RoutePath + "/sessions"
 	TurnsPath    = RoutePath + "/turns"
 	ProbePath    = RoutePath + "/probe"

@@ -119,6 +119,16 @@ func (c *Client) Trace(ctx context.Context, id string) (io.ReadCloser, error) {
 	return c.stream(ctx, path)
 }
 
+// RoutedExperts reads the rows of routed experts of the route's turns.
+func (c *Client) RoutedExperts(ctx context.Context, id string) (io.ReadCloser, error) {
+	path, err := pathOf(id, "/routed_experts")
+	if err != nil {
+		return nil, err
+	}
+
+	return c.stream(ctx, path)
+}
+
 // Close ends a route and removes its files. It is a no-op for a route that does not exist.
 func (c *Client) Close(ctx context.Context, id string) error {
 	return c.doRoute(ctx, http.MethodDelete, id, "", nil, nil)

@@ -43,12 +43,12 @@ func takesGenerate(a *dialect.Request) bool {
 
 // wire returns the target and body of the request for a call.
 func (t *target) wire(a *dialect.Request) (*target, []byte, error) {
-	if !a.ByGenerate {
-		body, err := a.Wire()
+	body, err := a.Wire()
+	if err != nil || !a.ByGenerate {
 		return t, body, err
 	}
 
-	body, err := generateRequest(a.Body)
+	body, err = generateRequest(body)
 
 	return t.at(generatePath), body, err
 }

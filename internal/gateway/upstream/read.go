@@ -103,6 +103,10 @@ func (u *Client) read(ctx context.Context, res *http.Response, t *target, a *dia
 				out.Problem = noReply(s.FinishReason)
 			}
 
+			if out.Problem == nil {
+				out.Experts, out.Raw = s.CutExperts(out.Raw)
+			}
+
 			kept = true
 			// less than before
 			t.holds(out, s, cap(s.Raw()), 0)

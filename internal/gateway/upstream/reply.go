@@ -25,6 +25,8 @@ type generateAnswer struct {
 		// by spans of tokens
 		Versions json.RawMessage `json:"weight_versions"`
 
+		Experts json.RawMessage `json:"routed_experts"`
+
 		// [logprob, id, text]
 		Logprobs [][]json.RawMessage   `json:"output_token_logprobs"`
 		Top      [][][]json.RawMessage `json:"output_top_logprobs"`
@@ -59,6 +61,7 @@ type choice struct {
 	Logprobs *columns        `json:"logprobs"`
 	Prompt   json.RawMessage `json:"prompt_token_ids,omitempty"`
 	IDs      []int32         `json:"token_ids,omitempty"`
+	Experts  json.RawMessage `json:"routed_experts,omitempty"`
 }
 
 type columns struct {
@@ -90,7 +93,7 @@ func completionOfGenerate(sent, raw []byte) ([]byte, error) {
 		return nil, fmt.Errorf("reply of %s: no text", generatePath)
 	}
 
-	one := choice{Text: *in.Text, Finish: in.Meta.Finish.Type, IDs: in.OutputIDs}
+	one := choice{Text: *in.Text, Finish: in.Meta.Finish.Type, IDs: in.OutputIDs, Experts: in.Meta.Experts}
 	if in.Meta.Logprobs != nil {
 		ids, table, err := in.columns()
 		if err != nil {

@@ -22,6 +22,9 @@ type request struct {
 	Top         json.RawMessage `json:"top_logprobs_num,omitempty"`
 	LoRA        string          `json:"lora_path,omitempty"`
 	ExtraKey    json.RawMessage `json:"extra_key,omitempty"`
+
+	Experts     json.RawMessage `json:"return_routed_experts,omitempty"`
+	ExpertsFrom json.RawMessage `json:"routed_experts_start_len,omitempty"`
 }
 
 // samplingNames maps names of sampling parameters in completions to SGLang's.
@@ -89,6 +92,9 @@ func generateRequest(completion []byte) ([]byte, error) {
 	}
 
 	r := request{InputIDs: prompt, ExtraKey: key, Sampling: map[string]json.RawMessage{"max_new_tokens": json.RawMessage("null")}}
+
+	r.Experts, _ = o.Get(dialect.ReturnExperts)
+	r.ExpertsFrom, _ = o.Get(dialect.ExpertsStart)
 
 	for from, to := range samplingNames() {
 		if value, ok := o.Get(from); ok && string(value) != "null" {

@@ -21,6 +21,9 @@ type Result struct {
 	Raw   []byte
 	Reply reply.Reply
 
+	// Experts are the routed experts of a complete reply, as written; Raw is without them. See package experts.
+	Experts []byte
+
 	// HTTP status of the last try; 0: no answer
 	Status int
 

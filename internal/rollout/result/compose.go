@@ -196,7 +196,7 @@ func meanRewards(steps []rollout.StepResult) map[string]float64 {
 // addLinks adds the keys of the attempt's existing blobs, by their names without endings.
 func (c *Composer) addLinks(ctx context.Context, res *rollout.Result) error {
 	for _, name := range []string{
-		store.Trace, store.Transcript, store.AgentEvents, store.OpencodeOutput, store.AgentOutput, store.Home,
+		store.Trace, store.RoutedExperts, store.Transcript, store.AgentEvents, store.OpencodeOutput, store.AgentOutput, store.Home,
 		store.Setup, store.Grading, store.Resources, store.VerifierStdout, store.VerifierStderr, store.Network,
 	} {
 		key := c.key(name)
@@ -216,7 +216,7 @@ func (c *Composer) addLinks(ctx context.Context, res *rollout.Result) error {
 
 // linkName is the name of a blob in the API: "trace", "verifier.stdout".
 func linkName(name string) string {
-	for _, ending := range []string{".jsonl", ".json", ".tar", ".log"} {
+	for _, ending := range []string{".jsonl", ".json", ".tar", ".log", ".bin"} {
 		name = strings.TrimSuffix(name, ending)
 	}
 

@@ -62,6 +62,8 @@ type Builder struct {
 
 	// of all sequences
 	tokens int
+
+	experts expertBook
 }
 
 // NewBuilder makes a Builder. Its error is that of Choice.Check.
@@ -94,6 +96,8 @@ func Build(turns []rollout.Turn, choice Choice) (Trajectory, error) {
 // fault.Invalid, because its log probabilities cannot be matched to its tokens.
 func (b *Builder) Add(t *rollout.Turn) error {
 	b.done.Turns++
+	b.experts.add(t)
+
 	if why := b.skip(t); why != "" {
 		b.done.Skipped[why]++
 		return nil
@@ -113,6 +117,7 @@ func (b *Builder) Add(t *rollout.Turn) error {
 	s := b.sequenceFor(t)
 	before := len(s.TokenIDs)
 	s.append(t, train)
+	b.experts.put(s, t)
 	b.tokens += len(s.TokenIDs) - before
 
 	return nil

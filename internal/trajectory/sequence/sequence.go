@@ -16,6 +16,9 @@ type Sequence struct {
 	// Logprobs are those of the sampled tokens as the engine reported them, natural logarithm; 0 where LossMask is 0.
 	Logprobs []float64 `json:"logprobs"`
 
+	// RoutedExperts says where the experts are that the engine's router chose for the tokens; nil: none were asked for.
+	RoutedExperts *RoutedExperts `json:"routed_experts,omitempty"`
+
 	// the replies in it, in order
 	Spans []Span `json:"spans"`
 	// End is the reason why the sequence ends.

@@ -10,7 +10,8 @@ import (
 )
 
 // Join streams an earlier trace and then a later one, whose turns continue the numbers of the earlier one. The later
-// one's conversations are others: prefix comes before the names of their lineages. The caller closes it.
+// one's conversations are others: prefix comes before the names of their lineages. Its routed experts are behind the
+// earlier ones. The caller closes it.
 func Join(earlier, later io.Reader, prefix string) io.ReadCloser {
 	r, w := io.Pipe()
 
@@ -20,11 +21,16 @@ func Join(earlier, later io.Reader, prefix string) io.ReadCloser {
 }
 
 func join(w io.Writer, earlier, later io.Reader, prefix string) error {
-	last := 0
+	last, expertBytes := 0, int64(0)
 
 	// the turns of the earlier trace stay as they are
 	err := Each(io.TeeReader(earlier, w), Unbounded, func(t *rollout.Turn) error {
 		last = max(last, t.Turn)
+
+		if x := t.RoutedExperts; x != nil {
+			expertBytes = max(expertBytes, x.At+x.Bytes())
+		}
+
 		return nil
 	})
 	if err != nil {
@@ -40,6 +46,14 @@ func join(w io.Writer, earlier, later io.Reader, prefix string) error {
 
 		if t.PrefixBreak != nil {
 			t.PrefixBreak.AfterTurn += last
+		}
+
+		if x := t.RoutedExperts; x != nil && x.Rows > 0 {
+			x.At += expertBytes
+
+			if x.Base > 0 {
+				x.Base += last
+			}
 		}
 
 		err := to.Encode(t)

@@ -432,6 +432,7 @@ class Task(TypedDict, total=False):
     continuation: str
     user_turn: str
     on_engine_fault: str
+    routed_experts: bool
     translate: str
     sampling: dict[str, Any]
     eval_sampling: dict[str, Any]

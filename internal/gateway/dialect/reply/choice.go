@@ -59,6 +59,8 @@ func (r *Reply) choice(c *rawjson.Cursor) {
 			}
 		case "meta_info":
 			r.metaInfo(c)
+		case "routed_experts":
+			r.experts(c)
 		case "weight_versions": // vLLM's, if return_weight_versions asks for them
 			r.versionSpans(c)
 		case "prompt_token_ids": // some engines put them here

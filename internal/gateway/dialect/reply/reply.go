@@ -31,6 +31,9 @@ type Reply struct {
 	// position of PromptTokenIDs: after Event in its data, in a Stream in all of it
 	PromptAt rawjson.Span
 
+	// position of the string of routed experts in a reply that is one object; zero: none
+	ExpertsAt rawjson.Span
+
 	// from token_ids, else from tokens of the form "token_id:<n>"
 	TokenIDs []int32
 
@@ -119,6 +122,8 @@ func (r *Reply) chunk(c *rawjson.Cursor) {
 			r.sawVersion(c.Skip())
 		case "metadata":
 			r.versions(c)
+		case "sglext":
+			r.extension(c)
 		default:
 			c.Skip()
 		}

@@ -19,6 +19,8 @@ func (r *Reply) metaInfo(c *rawjson.Cursor) {
 			r.sawVersion(c.Skip())
 		case string(key) == "weight_versions":
 			r.versionSpans(c)
+		case string(key) == "routed_experts":
+			r.experts(c)
 		case string(key) == "output_token_logprobs" && c.Peek() == '[':
 			// each list of a stream has all tokens so far
 			r.meta = r.meta[:0]

@@ -103,6 +103,9 @@ func (s *Stream) event(data []byte) error {
 	before := s.prompts
 
 	err := s.Event(data)
+	// its events are shown to agents as they are
+	s.ExpertsAt = rawjson.Span{}
+
 	if s.inMessage {
 		s.irregular("a message in a stream")
 	}
