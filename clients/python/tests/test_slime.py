@@ -17,12 +17,14 @@ from unittest.mock import MagicMock
 
 import pytest
 from recorded import Pairs, pairs_of, recorded
+from routed import LAYERS, TOP_K, row_of, with_rows
 from test_trainers_adapters import MODEL, SERVER, TASK, word_tokenizer
 from test_trainers_packages import tensor_pairs
 
 from rolloutd import InvalidError, UnscoredError
-from rolloutd.slime import generate, generate_rollout, post_process_rewards
+from rolloutd.slime import _replayed, generate, generate_rollout, post_process_rewards
 from rolloutd.trainers import Record, slime, trained
+from rolloutd.trainers.experts import Shape
 
 needs_server = pytest.mark.skipif(not SERVER, reason="ROLLOUTD_TEST_SERVER names no server")
 
@@ -123,13 +125,31 @@ def test_rewards_are_normalized_within_each_group() -> None:
     assert plain == [1, 1, 1, 0, 0, 0.5, 0.5]
 
 
-@pytest.mark.parametrize(("changes", "error"), [({"use_rollout_routing_replay": True}, "routed experts"), ({"rollout_top_p": 0.9}, "rollout_top_p: must be 1")])
-def test_what_a_record_does_not_have_is_refused(changes: dict[str, Any], error: str) -> None:
+def test_what_a_record_does_not_have_is_refused() -> None:
     sample = SimpleNamespace(index=0, prompt="Say hello.", metadata={}, rollout_top_p_token_ids=None)
-    with pytest.raises(InvalidError, match=error):
-        asyncio.run(generate(arguments(**changes), sample, {"temperature": 1.0}))
-    with pytest.raises(InvalidError, match=error):
-        generate_rollout(arguments(**changes), 0, Prompts([[sample]]))
+    with pytest.raises(InvalidError, match="rollout_top_p: must be 1"):
+        asyncio.run(generate(arguments(rollout_top_p=0.9), sample, {"temperature": 1.0}))
+    with pytest.raises(InvalidError, match="rollout_top_p: must be 1"):
+        generate_rollout(arguments(rollout_top_p=0.9), 0, Prompts([[sample]]))
+
+
+def test_the_routed_experts_in_the_trainers_own_classes(package: str) -> None:
+    args = arguments(use_rollout_routing_replay=True, num_layers=LAYERS, moe_router_topk=TOP_K)
+    of_dict = module(package, "utils.types").Sample.from_dict
+    group = with_rows(groups()[0])
+    made = slime.samples(group, range(len(group)), Shape(LAYERS, TOP_K))
+    data = train_data(package, args, [[[of_dict({**fields, "index": fields["rollout_id"], "group_index": 0}) for fields in rows] for rows in made]])
+
+    for tokens, rows, mask in zip(data["tokens"], data["rollout_routed_experts"], data["loss_masks"], strict=True):
+        assert tuple(rows.shape) == (len(tokens) - 1, LAYERS, TOP_K)
+        assert not any(mask) or rows.tolist() == [row_of(tokens[: i + 1]) for i in range(len(tokens) - 1)]
+
+
+def test_a_sequence_without_all_routed_experts_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    record = next(record for record in recorded() if trained(record))
+    kept = _replayed(record, Shape(LAYERS, TOP_K))
+    assert not kept.sequences
+    assert f"left out: rollout {record.rollout_id}, sequence 0: no routed experts were asked for" in caplog.text
 
 
 def test_a_data_source_that_ends_is_an_error() -> None:

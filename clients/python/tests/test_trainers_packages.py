@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 from recorded import Pairs, pairs_of, recorded
+from routed import LAYERS, TOP_K, row_of, with_rows
 
 from rolloutd.trainers import Record, longest, nemo_gym, skyrl, tinker, trained, verifiers, verl
+from rolloutd.trainers.experts import Shape
 
 RECORDS = recorded()
 
@@ -24,6 +26,15 @@ def of_longest(records: list[Record]) -> Pairs:
         if s is not None:
             out += tensor_pairs(s.token_ids, s.loss_mask, s.logprobs)
     return out
+
+
+def test_verl_takes_routed_experts() -> None:
+    loop = pytest.importorskip("verl.experimental.agent_loop.agent_loop", reason="verl is not installed")
+    for record in with_rows(recorded()):
+        for fields, sequence in zip(verl.outputs(record, replay=Shape(LAYERS, TOP_K)), trained(record), strict=True):
+            tensors = loop.AgentLoopOutput(**fields).as_dict()
+            rows = [row_of(sequence.token_ids[: i + 1]) for i in range(len(sequence.token_ids) - 1)]
+            assert tensors["routed_experts"].tolist() == [*rows, [[0] * TOP_K] * LAYERS]
 
 
 def test_verl_takes_the_outputs() -> None:

@@ -19,7 +19,7 @@ from .errors import (
     UnscoredError,
 )
 from .staleness import Staleness
-from .types import SCORED_OUTCOMES, Event, Group, GroupTask, ListedGroup, Member, Regrade, Result, Sequence, Span, State, Task, TurnReward
+from .types import SCORED_OUTCOMES, Event, Group, GroupTask, ListedGroup, Member, Regrade, Result, RoutedExperts, Sequence, Span, State, Task, TurnReward
 from .weights import WeightSync
 
 __all__ = [
@@ -50,6 +50,7 @@ __all__ = [
     "Regrade",
     "Result",
     "RolloutdError",
+    "RoutedExperts",
     "Sequence",
     "ServerError",
     "Span",

@@ -119,6 +119,10 @@ def trace(id: str) -> Call[list[Mapping[str, Any]]]:
     return Call("GET", one("rollouts", id, "trace"), _lines(_same))
 
 
+def routed_experts(id: str) -> Call[bytes]:
+    return Call("GET", one("rollouts", id, "routed_experts"), bytes)
+
+
 def messages(id: str) -> Call[Mapping[str, Any]]:
     return Call("GET", one("rollouts", id, "messages"), object_of(_same))
 

@@ -186,6 +186,10 @@ class Rollouts:
         """The training sequences of a finished rollout. `subagents` is drop or separate, `sequences` is all, or one: that with the most trained tokens."""
         return self._client.send(calls.trajectory("rollouts", rollout_id, subagents, summaries, sequences))
 
+    def routed_experts(self, rollout_id: str) -> bytes:
+        """The file of a finished rollout's routed experts, which `routed_experts` of its sequences describes. NotFoundError if it has none."""
+        return self._client.send(calls.routed_experts(rollout_id))
+
     def shaped(self, rollout_id: str, format: str, *, subagents: str = "drop", summaries: str = "drop", sequences: str = "one") -> JSON:
         """The training sequences in a trainer's own form, `trl` or `atropos`: one of each rollout, or all of them."""
         return self._client.send(calls.shaped("rollouts", rollout_id, format, subagents, summaries, sequences))

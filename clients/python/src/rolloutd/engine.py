@@ -14,7 +14,9 @@ text: tool calls in them are not parsed, which agents other than `react` need.
 from __future__ import annotations
 
 import asyncio
+import base64
 import inspect
+import io
 import json
 import math
 import select
@@ -56,6 +58,8 @@ class Reply:
     logprobs: list[float]
     finish_reason: str = "stop"  # or length
     version: str = ""
+    # The experts that the router chose for all tokens of prompt and reply but the last: an array of numpy [tokens - 1, layers, top_k].
+    routed_experts: Any = None
 
 
 class Tokenizer(Protocol):
@@ -113,7 +117,7 @@ class Engine:
         reply = self._sampled(call, caller)
         text, tokens = self._decoded(reply, body)
         logprobs = {"tokens": tokens, "token_logprobs": list(reply.logprobs), "top_logprobs": None, "text_offset": [0] * len(tokens)}
-        choice = {**_choice(reply), "text": text, "logprobs": logprobs, "prompt_token_ids": call.prompt_ids}
+        choice = {**_choice(reply, body), "text": text, "logprobs": logprobs, "prompt_token_ids": call.prompt_ids}
         return {"object": "text_completion", "choices": [choice], **self._head(call, reply)}
 
     def chat(self, body: Mapping[str, Any], caller: socket.socket) -> dict[str, Any]:
@@ -127,7 +131,7 @@ class Engine:
         pairs = zip(tokens, reply.logprobs, strict=True)
         content: list[dict[str, Any]] = [{"token": token, "logprob": logprob, "bytes": None, "top_logprobs": []} for token, logprob in pairs]
         message = {"role": "assistant", "content": text}
-        choice = {**_choice(reply), "delta" if body.get("stream") else "message": message, "logprobs": {"content": content}}
+        choice = {**_choice(reply, body), "delta" if body.get("stream") else "message": message, "logprobs": {"content": content}}
         name = "chat.completion.chunk" if body.get("stream") else "chat.completion"
         return {"object": name, "choices": [choice], "prompt_token_ids": call.prompt_ids, **self._head(call, reply)}
 
@@ -206,8 +210,20 @@ class Engine:
         return {"id": "completion", "model": self.model, "usage": usage, **version}
 
 
-def _choice(reply: Reply) -> dict[str, Any]:
-    return {"index": 0, "finish_reason": reply.finish_reason, "token_ids": list(reply.token_ids)}
+def _choice(reply: Reply, body: Mapping[str, Any]) -> dict[str, Any]:
+    choice = {"index": 0, "finish_reason": reply.finish_reason, "token_ids": list(reply.token_ids)}
+    if body.get("return_routed_experts") and reply.routed_experts is not None:
+        choice["routed_experts"] = _encoded(reply.routed_experts)
+    return choice
+
+
+def _encoded(rows: Any) -> str:
+    """The rows in numpy's file format and base64, as vLLM writes them."""
+    import numpy
+
+    file = io.BytesIO()
+    numpy.save(file, numpy.ascontiguousarray(rows, dtype=numpy.int32), allow_pickle=False)
+    return base64.b64encode(file.getbuffer()).decode()
 
 
 def _hung_up(caller: socket.socket) -> bool:

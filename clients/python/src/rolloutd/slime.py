@@ -26,6 +26,7 @@ from typing import Any
 from .aio import AsyncClient
 from .errors import InvalidError, RolloutdError, UnscoredError
 from .trainers import Limits, Losses, Record, batch_health, fit, trained, untrained
+from .trainers.experts import Shape, routed
 from .trainers.running import pinned, run_group, run_rollout
 from .trainers.slime import Sample as Fields
 from .trainers.slime import samples, samples_of
@@ -56,7 +57,9 @@ async def generate(args: Any, sample: Any, sampling_params: Mapping[str, Any], e
     record, losses = fit(record, _limits(args, sampling_params))
     if losses != Losses():
         log.warning("rollout %s: %s exceed the lengths of the trainer", record.rollout_id, losses)
-    made = samples_of(record, record.reward or 0.0, sample.index)
+    replay = None if evaluation else _replay(args)
+    record = _replayed(record, replay)
+    made = samples_of(record, record.reward or 0.0, sample.index, replay)
     if (record.reward is None or not evaluation) and (why := untrained(record)):
         log.warning("removed: %s", why)
     if evaluation:
@@ -143,11 +146,12 @@ class _Batch:
             return
 
         fitted = [fit(record, _limits(self._args, self._params)) for record in run.records]
-        records = [record for record, _ in fitted]
+        replay = _replay(self._args)
+        records = [_replayed(record, replay) for record, _ in fitted]
         self._records += records
         self._replaced += run.replaced
         self._losses = sum((losses for _, losses in fitted), self._losses)
-        made = samples(records, [sample.index for sample in group])
+        made = samples(records, [sample.index for sample in group], replay)
         if not made:
             self._drop("untrained", "; ".join(map(untrained, records)))
             return
@@ -212,8 +216,6 @@ def _evaluated(record: Record, made: Iterable[Fields]) -> Fields:
 
 def _check(args: Any, sample: Any) -> None:
     """Refuses what the trainer would need of each sample, and a record does not have."""
-    if getattr(args, "use_rollout_routing_replay", False):
-        raise InvalidError("use_rollout_routing_replay: must be off, since rollouts have no routed experts")
     if getattr(args, "rollout_top_p", 1.0) != 1.0 and hasattr(sample, "rollout_top_p_token_ids"):
         raise InvalidError(f"rollout_top_p: must be 1, since slime wants the candidates of each sampled token otherwise, got {args.rollout_top_p}")
 
@@ -225,9 +227,26 @@ def _arguments(args: Any, sample: Any, sampling_params: Mapping[str, Any], evalu
         arguments["instruction"] = instruction_of(sample.prompt)
     if not arguments.keys() & {"endpoint", "base_url", "model_key"}:
         arguments |= {"base_url": f"http://{args.sglang_router_ip}:{args.sglang_router_port}/v1", "model": str(args.hf_checkpoint)}
+    if _replay(args) and not evaluation:
+        arguments.setdefault("routed_experts", True)
     if sampling_params.get("max_new_tokens") is not None:
         arguments.setdefault("max_tokens_cap", sampling_params["max_new_tokens"])
     return pinned(arguments, sampling_params)
+
+
+def _replay(args: Any) -> Shape | None:
+    """The router that the trainer replays; None if it replays none."""
+    return Shape(args.num_layers, args.moe_router_topk) if getattr(args, "use_rollout_routing_replay", False) else None
+
+
+def _replayed(record: Record, replay: Shape | None) -> Record:
+    """The record without the sequences that cannot be replayed."""
+    if replay is None:
+        return record
+    record, lacks = routed(record)
+    for lack in lacks:
+        log.warning("left out: %s", lack)
+    return record
 
 
 def _server(args: Any) -> str | None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypedDict
+
+from .errors import ProtocolError
 
 JSON = Mapping[str, Any]
 
@@ -278,6 +282,58 @@ class Span:
 
 
 @dataclass(frozen=True)
+class ExpertPart:
+    """Rows that are together in the file of a rollout's routed experts, from the byte `at` on."""
+
+    rows: int
+    dtype: str  # uint8 or uint16, in little endian
+    at: int
+
+
+@dataclass(frozen=True)
+class RoutedExperts:
+    """The experts that the engine's router chose for the first `rows` tokens of a sequence: `width` numbers for each, layer after layer.
+
+    The last token of a sequence has none. `layers` and `top_k`, whose product is `width`, are 0 where the endpoint does not name them. `missing` says
+    why further tokens have none; "" if all have.
+    """
+
+    rows: int
+    width: int
+    layers: int
+    top_k: int
+    parts: tuple[ExpertPart, ...]
+    missing: str
+    file: bytes = field(default=b"", repr=False)  # of the rollout, which `rollouts.routed_experts` returns
+
+    @property
+    def numbers(self) -> array[int]:
+        """The numbers of all rows, one row after another. ProtocolError if `file` does not have them."""
+        all: array[int] = array("H")
+        for part in self.parts:
+            size = 2 if part.dtype == "uint16" else 1
+            found = self.file[part.at : part.at + part.rows * self.width * size]
+            if part.dtype not in ("uint8", "uint16") or len(found) != part.rows * self.width * size:
+                raise ProtocolError(f"the file of routed experts has no {part.rows} rows of {self.width} numbers of {part.dtype} at {part.at}")
+            read = array("H" if size == 2 else "B", found)
+            if sys.byteorder == "big":
+                read.byteswap()
+            all.extend(array("H", read))
+        return all
+
+    @classmethod
+    def of(cls, raw: JSON) -> RoutedExperts:
+        return cls(
+            rows=raw["rows"],
+            width=raw.get("width", 0),
+            layers=raw.get("layers", 0),
+            top_k=raw.get("top_k", 0),
+            parts=tuple(ExpertPart(rows=p["rows"], dtype=p["dtype"], at=p.get("at", 0)) for p in raw["parts"]),
+            missing=raw.get("missing", ""),
+        )
+
+
+@dataclass(frozen=True)
 class Sequence:
     """One training sequence. `loss_mask` is 1 for the tokens to train on; `logprobs` has their log probabilities and 0 elsewhere."""
 
@@ -299,6 +355,7 @@ class Sequence:
     advantage: float | None = None  # reward minus the group's mean, divided by the standard deviation
     centred_advantage: float | None = None  # reward minus mean
     rewards: Mapping[str, float] = field(default_factory=dict)  # further rewards of the rollout, by name
+    routed_experts: RoutedExperts | None = None  # where the rollout recorded them
 
     @property
     def prompt_length(self) -> int:
@@ -326,6 +383,7 @@ class Sequence:
             advantage=raw.get("advantage"),
             centred_advantage=raw.get("centred_advantage"),
             rewards=raw.get("rewards") or {},
+            routed_experts=RoutedExperts.of(raw["routed_experts"]) if raw.get("routed_experts") else None,
         )
 
 

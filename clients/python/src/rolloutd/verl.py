@@ -22,6 +22,7 @@ from .aio import AsyncClient
 from .engine import Call, Engine, Reply
 from .errors import UnscoredError
 from .trainers import Limits, Losses, fit, longest, untrained
+from .trainers.experts import Shape, routed
 from .trainers.running import pinned, run_rollout
 from .trainers.verl import outputs
 from .trl.rollouts import instruction_of
@@ -65,11 +66,17 @@ class RolloutdAgentLoop(AgentLoopBase):
         if losses != Losses():
             log.warning("rollout %s: %s exceed the lengths of the trainer", record.rollout_id, losses)
 
+        replay = Shape() if self._replays() else None
+        if replay is not None:
+            record, lacks = routed(record)
+            for lack in lacks:
+                log.warning("left out: %s", lack)
+
         several = "session_id" in kwargs  # trainer V1
         if not several and (best := longest(record.sequences)) is not None:
             record = type(record)(record.rollout_id, record.group, record.task_id, record.outcome, record.reward, (best,))
 
-        made = [AgentLoopOutput(**_with_steps(output, kwargs)) for output in outputs(record)]
+        made = [AgentLoopOutput(**_with_steps(output, kwargs)) for output in outputs(record, replay=replay)]
         if several:
             if not made:
                 log.warning("left out: %s", untrained(record))
@@ -86,7 +93,12 @@ class RolloutdAgentLoop(AgentLoopBase):
         if not arguments.keys() & {"endpoint", "base_url", "model_key"}:
             engine = self._engine()
             arguments |= {"base_url": engine.url, "model": engine.model}
+        if self._replays():
+            arguments.setdefault("routed_experts", True)
         return pinned(arguments, sampling_params)
+
+    def _replays(self) -> bool:
+        return bool(self.rollout_config.get("enable_rollout_routing_replay"))
 
     def _engine(self) -> Engine:
         if (engine := _engines.get(self.server_manager)) is None:
@@ -106,7 +118,7 @@ def _generate(server_manager: Any) -> Callable[[Call], Awaitable[Reply]]:
             raise RuntimeError("the trainer aborted the call")
         step = output.extra_fields.get("global_steps")
         reason = "length" if len(output.token_ids) >= call.max_tokens else "stop"
-        return Reply(list(output.token_ids), output.log_probs or [], reason, "" if step is None else f"step-{step}")
+        return Reply(list(output.token_ids), output.log_probs or [], reason, "" if step is None else f"step-{step}", output.routed_experts)
 
     return generate
 

@@ -11,6 +11,7 @@ from typing import Any
 from .._calls import new_id
 from ..aio import AsyncClient
 from ..errors import InvalidError, RolloutdError
+from .experts import with_experts
 from .record import Record, records_of
 
 log = logging.getLogger("rolloutd.trainers")
@@ -44,7 +45,7 @@ async def run_rollout(client: AsyncClient, task: Mapping[str, Any]) -> Record:
         await _aborted(client.rollouts.abort, id)
         raise
     # A rollout that ended before its first attempt has no trace.
-    return Record.of(result, await client.rollouts.trajectory(id) if result.reward is not None else ())
+    return Record.of(result, await with_experts(client, await client.rollouts.trajectory(id)) if result.reward is not None else ())
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ async def run_group(client: AsyncClient, task: Mapping[str, Any], size: int) -> 
         await _aborted(client.groups.abort, id)
         raise
     graded = any(member.reward is not None for member in group.members)
-    return GroupRun(records_of(group, await client.groups.trajectory(id) if graded else ()), group.replaced)
+    return GroupRun(records_of(group, await with_experts(client, await client.groups.trajectory(id)) if graded else ()), group.replaced)
 
 
 async def _aborted(abort: Callable[[str, str], Awaitable[bool]], id: str) -> None:

@@ -6,11 +6,18 @@ from collections.abc import Iterable
 from typing import Any, TypedDict
 
 from ..types import Sequence
+from .experts import Shape, expert_rows
 from .record import Record
 from .rules import filled_rewards, named_rewards, split, token_rewards, trained, untrained, version_names
 
 
-class Sample(TypedDict):
+class Replayed(TypedDict, total=False):
+    """What a Sample has for the replay of the router."""
+
+    rollout_routed_experts: Any  # an array of numpy [tokens - 1, layers, top_k]
+
+
+class Sample(Replayed):
     """The fields of a Sample that a rollout determines. `Sample.from_dict` takes them; index, group and prompt are the trainer's."""
 
     tokens: list[int]
@@ -25,23 +32,29 @@ class Sample(TypedDict):
     metadata: dict[str, Any]
 
 
-def samples(group: Iterable[Record], indices: Iterable[int]) -> list[list[Sample]]:
+def samples(group: Iterable[Record], indices: Iterable[int], replay: Shape | None = None) -> list[list[Sample]]:
     """The samples of a group: a list for each rollout, with a sample for each sequence to train on, all with the reward of the rollout.
 
     `indices` are the trainer's own numbers of the rollouts (`Sample.index`), by which it knows the samples of one rollout. A rollout without
     training data has one sample that is aborted, removed from the loss, and has the mean reward of the others. Empty if no rollout of the group
-    has training data: the trainer needs another group.
+    has training data: the trainer needs another group. With `replay` the samples have routed experts, and a sequence without all of them is a ProtocolError.
     """
     group = list(group)
     rewards = filled_rewards(group)
     if rewards is None:
         return []
-    return [samples_of(record, reward, index) for record, reward, index in zip(group, rewards, indices, strict=True)]
+    return [samples_of(record, reward, index, replay) for record, reward, index in zip(group, rewards, indices, strict=True)]
 
 
-def samples_of(record: Record, reward: float, index: int) -> list[Sample]:
+def samples_of(record: Record, reward: float, index: int, replay: Shape | None = None) -> list[Sample]:
     """The samples of one rollout: at least one, which is removed from the loss if the rollout has no training data."""
-    return [_sample(record, sequence, reward, index) for sequence in trained(record)] or [_removed(record, reward, index)]
+    made = [_sample(record, sequence, reward, index) for sequence in trained(record)] or [_removed(record, reward, index)]
+    if replay is not None:
+        # The trainer refuses a layer of zeros, also of a sample that is removed from the loss.
+        rows = [expert_rows(sequence, replay) for sequence in trained(record)] or [replay.any_row()]
+        for sample, own in zip(made, rows, strict=True):
+            sample["rollout_routed_experts"] = own
+    return made
 
 
 def _sample(record: Record, sequence: Sequence, reward: float, index: int) -> Sample:

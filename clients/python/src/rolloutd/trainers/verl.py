@@ -5,11 +5,18 @@ from __future__ import annotations
 from typing import Any, TypedDict
 
 from ..types import Sequence
+from .experts import Shape, expert_rows
 from .record import Record
 from .rules import split, trained, turns, version_range
 
 
-class Output(TypedDict):
+class Replayed(TypedDict, total=False):
+    """What an output has for the replay of the router."""
+
+    routed_experts: Any  # an array of numpy [tokens - 1, layers, top_k]; the trainer adds a row for the last token
+
+
+class Output(Replayed):
     """The fields of an AgentLoopOutput, which takes them as keyword arguments."""
 
     prompt_ids: list[int]
@@ -22,14 +29,18 @@ class Output(TypedDict):
     extra_fields: dict[str, Any]
 
 
-def outputs(record: Record) -> list[Output]:
+def outputs(record: Record, *, replay: Shape | None = None) -> list[Output]:
     """An output for each sequence to train on; none without a reward. The trainer copies the reward of the last one to the others.
 
     `min_global_steps` and `max_global_steps` are the versions of the weights, where they are known: the trainer's own steps, if it names its
     versions by them. `turn_scores`, where turns have rewards, are those of the turns that are trained on, in order; the trainer's own advantages do not
-    read them.
+    read them. With `replay` the outputs have routed experts, and a sequence without all of them is a ProtocolError.
     """
-    return [_output(record, index) for index in range(len(trained(record)))]
+    made = [_output(record, index) for index in range(len(trained(record)))]
+    if replay is not None:
+        for output, sequence in zip(made, trained(record), strict=True):
+            output["routed_experts"] = expert_rows(sequence, replay)
+    return made
 
 
 def _output(record: Record, index: int) -> Output:
