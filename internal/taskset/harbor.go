@@ -10,6 +10,8 @@ import (
 	"maps"
 	"path"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -179,12 +181,13 @@ func (h *harborReader) tests(
 		maps.Copy(texts, h.texts(uploads, folder, files, rollout.TestsDir+"/"))
 	}
 
-	script = withLine(texts["test.sh"], exports(env)+changeFolder(h.verifierWorkdir))
+	name := folders[len(folders)-1] + "/test.sh"
+	script = withLine(texts["test.sh"], h.shellOptions(name, texts["test.sh"])+exports(env)+changeFolder(h.verifierWorkdir))
 	delete(texts, "test.sh")
 
 	if script == "" {
-		h.refuse("%s/test.sh: is missing; it must write the reward to /logs/verifier/reward.txt (%s in a task without an image)",
-			folders[len(folders)-1], rollout.RewardFile)
+		h.refuse("%s: is missing; it must write the reward to /logs/verifier/reward.txt (%s in a task without an image)",
+			name, rollout.RewardFile)
 	}
 
 	return script, texts
@@ -214,6 +217,36 @@ func (h *harborReader) solution(from string) []string {
 	return append(commands,
 		exports(h.solutionEnv)+"chmod +x "+folder+"/solve.sh; ln -sfn "+folder+" /solution 2> /dev/null; "+
 			"if [ -e /solution/solve.sh ]; then exec /solution/solve.sh; else exec "+folder+"/solve.sh; fi")
+}
+
+// interpreted finds the program that runs a script by its first line, and the options that this line gives it.
+var interpreted = regexp.MustCompile(`^#!\s*(?:\S*/env\s+(?:-S\s+)?)?(\S*)[ \t]*(.*)`)
+
+// setOptions finds options of a shell that its command set knows as well.
+var setOptions = regexp.MustCompile(`^(-[abefhkmuvxBCEHPT]+|-[abefhkmuvxBCEHPT]*o [a-z]+)( (-[abefhkmuvxBCEHPT]+|-[abefhkmuvxBCEHPT]*o [a-z]+))*$`)
+
+// shellOptions returns a command that sets the options of a shell that the first line of a script gives, since Harbor runs
+// the script by this line. It refuses a script of another program, which bash would not run as meant.
+func (h *harborReader) shellOptions(name, script string) string {
+	found := interpreted.FindStringSubmatch(strings.SplitN(script, "\n", 2)[0])
+	if found == nil {
+		return ""
+	}
+
+	if !slices.Contains([]string{"ash", "bash", "dash", "sh"}, path.Base(found[1])) {
+		h.refuse("%s: %q: must be a script of bash or sh, which may start another program", name, found[0])
+		return ""
+	}
+
+	switch options := strings.Trim(found[2], " \t"); {
+	case options == "" || options == "-l" || options == "--login":
+		return ""
+	case setOptions.MatchString(options):
+		return "set " + options + "; "
+	default:
+		h.refuse("%s: %q: options must be those of set, such as -eu", name, found[0])
+		return ""
+	}
 }
 
 // withLine puts a line at the start of a script, after its first line if that names its shell.

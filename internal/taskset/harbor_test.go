@@ -174,6 +174,33 @@ func TestHarborVariables(t *testing.T) {
 	require.Contains(t, args["solution"].([]string)[2], "export ANSWER='42'; chmod +x")
 }
 
+// Harbor runs the test script by its first line.
+func TestHarborInterpreter(t *testing.T) {
+	t.Parallel()
+
+	for line, want := range map[string]string{
+		"#!/bin/bash":                           "",
+		"#!/bin/sh -l":                          "",
+		"#! /usr/bin/env bash":                  "",
+		"#!/bin/bash -eu":                       "set -eu; \n",
+		"#!/usr/bin/env -S bash -e -o pipefail": "set -e -o pipefail; \n",
+	} {
+		task, err := open(t, folder(t, harborTask(map[string]string{"tests/test.sh": line + "\necho 1\n"}))).Task(0)
+		require.NoError(t, err, line)
+		require.Equal(t, line+"\n"+want+"echo 1\n", task.Arguments()["test_script"])
+	}
+
+	for line, message := range map[string]string{
+		"#!/usr/bin/env python3": `tests/test.sh: "#!/usr/bin/env python3": must be a script of bash or sh`,
+		"#!/bin/bash\r":          `tests/test.sh: "#!/bin/bash\r": options`,
+		"#!/bin/bash -c date":    "options must be those of set, such as -eu",
+		"#!/bin/bash -e; date":   "options must be those of set",
+	} {
+		_, err := open(t, folder(t, harborTask(map[string]string{"tests/test.sh": line + "\necho 1\n"}))).Task(0)
+		require.ErrorContains(t, err, message)
+	}
+}
+
 func TestHarborNetwork(t *testing.T) {
 	t.Parallel()
 
