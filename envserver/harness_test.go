@@ -44,6 +44,7 @@ func start(t *testing.T, change ...func(*envserver.Options)) *rig {
 		Regrades:   &fakeRegrades{},
 		Deliveries: &fakeDeliveries{},
 		Fleet:      &fakeHosts{},
+		Endpoints:  &fakeEndpoints{},
 		Producers:  newFakeProducers(),
 		Resolve:    catalog.New(func(k string) string { return env[k] }, egress.Policy{}).Resolve,
 		Seal:       func(key string) string { return "sealed(" + key + ")" },

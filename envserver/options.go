@@ -51,6 +51,9 @@ type Episodes = access.Episodes
 // Uploads is the edge's interface of the store of clients' files.
 type Uploads = rest.Uploads
 
+// Endpoints is the edge's interface of the model endpoints that the server knows by name.
+type Endpoints = rest.Endpoints
+
 // Environment is an environment of interactive episodes.
 type Environment struct {
 	// in its path, and in /metadata
@@ -131,6 +134,9 @@ type Options struct {
 
 	// the hosts of the deployment; nil: not shown to operators
 	Fleet Fleet
+
+	// the model endpoints that clients may name; nil: not shown
+	Endpoints Endpoints
 	// TemporalUI is the address of the deployment's workflows in Temporal's UI, ending in /; "": none is known.
 	TemporalUI string
 	// TaskSets are the paths of task sets by their names for clients.

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rolloutd/rolloutd/envserver"
+	"github.com/rolloutd/rolloutd/internal/catalog"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/host/fleet"
 )
@@ -40,6 +41,47 @@ func (f *fakeHosts) Drain(_ context.Context, name string, on bool) (fleet.Host, 
 	}
 
 	return f.host, nil
+}
+
+// fakeEndpoints are an endpoint that answers from the second probe on, and one that nobody has configured.
+type fakeEndpoints struct {
+	mu     sync.Mutex
+	probes int
+}
+
+func (f *fakeEndpoints) Endpoints(context.Context) []catalog.Status {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+
+	f.probes++
+
+	vllm := catalog.Status{Name: "vllm", URL: "http://vllm.test:8000/v1", Model: "Qwen/Qwen3.5-4B", Probe: "unreachable (dial <tcp>)"}
+	if f.probes > 1 {
+		vllm.Probe, vllm.Answers = "answers, models: 2", true
+	}
+
+	return []catalog.Status{vllm, {Name: "openai", Probe: "not configured: OPENAI_API_KEY is not set"}}
+}
+
+// Only operators see where the model endpoints are, and why one does not answer.
+func TestEndpointsOverREST(t *testing.T) {
+	t.Parallel()
+
+	r := shared(t)
+	first := func(token string) any {
+		status, _, out := r.do("GET", "/endpoints", "", "Authorization", token)
+		require.Equal(t, http.StatusOK, status, out)
+
+		return object(t, out)["endpoints"].([]any)[0]
+	}
+
+	require.Equal(t, map[string]any{
+		"endpoint": "vllm", "url": "http://vllm.test:8000/v1", "model": "Qwen/Qwen3.5-4B", "answers": false,
+		"probe": "unreachable (dial <tcp>)",
+	}, first(admin))
+	require.Equal(t, map[string]any{
+		"endpoint": "vllm", "model": "Qwen/Qwen3.5-4B", "answers": true, "probe": "answers",
+	}, first(alice))
 }
 
 // Operators list and drain hosts. Clients see none.

@@ -75,6 +75,7 @@ func (s *Server) routes() []api.Route {
 			Episodes:   s.o.Episodes,
 			Uploads:    s.o.Uploads,
 			Hosts:      s.o.Fleet,
+			Endpoints:  s.o.Endpoints,
 			Env:        s.env,
 			Bodies:     s.bodies,
 			Exports:    s.exports,

@@ -15,6 +15,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/envserver"
 	"github.com/rolloutd/rolloutd/internal/catalog"
+	"github.com/rolloutd/rolloutd/internal/catalog/probe"
 	"github.com/rolloutd/rolloutd/internal/config"
 	"github.com/rolloutd/rolloutd/internal/daemon/images"
 	"github.com/rolloutd/rolloutd/internal/daemon/tier"
@@ -134,6 +135,7 @@ func (d *Daemon) edge(
 		Deliveries:   knownSinks{engine, d.cfg.Sinks},
 		Producers:    sinkProducers{engine, d.cfg.Sinks},
 		Fleet:        fleet,
+		Endpoints:    probe.NewShared(d.modelLookup, func(name string) string { return d.cfg.ModelEnv[name] }),
 		TaskSets:     d.taskSets(),
 		Episodes:     rollouts.NewEpisodes(engine, d.key.Token(episode.TokenPurpose)),
 		Uploads:      d.uploads(),

@@ -48,7 +48,10 @@ type API struct {
 
 	// nil: no hosts for operators
 	Hosts access.Hosts
-	Env   *env.Env
+
+	// nil: the endpoints are not shown
+	Endpoints Endpoints
+	Env       *env.Env
 
 	// nil: clients cannot send files ahead
 	Uploads Uploads
@@ -147,7 +150,18 @@ func (a *API) Routes() []api.Route {
 
 	all = slices.Concat(
 		all,
-		[]api.Route{a.againRoute()},
+		[]api.Route{
+			a.againRoute(),
+			rolloutRoute(
+				"/arguments",
+				a.getArguments,
+				"get_arguments",
+				"Get the arguments that start a rollout like this one, without keys",
+				argumentsAnswer{},
+			),
+		},
+		a.endpointRoutes(),
+		a.taskSetRoutes(),
 		a.turnRoutes(),
 		a.groupRoutes(),
 		a.deliveryRoutes(),
