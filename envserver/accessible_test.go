@@ -43,7 +43,9 @@ func TestPageIsAccessible(t *testing.T) {
 	require.True(t, ready)
 
 	for _, page := range []struct{ at, ready string }{
-		{"#/", `document.querySelector("#fields label")`},
+		{"#/run", `document.querySelector("#run-fields label")`},
+		{"#/playground", `document.querySelector("#fields label")`},
+		{"#/hosts", `document.querySelector("#host-list td")`},
 		{"#/rollouts", `document.querySelector("#list a")`},
 		{"#/groups", `document.querySelector("#group-list a")`},
 		{"#/groups/siblings", `document.querySelector("#group td")`},

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rolloutd/rolloutd/envserver"
+	"github.com/rolloutd/rolloutd/internal/host/fleet"
 	"github.com/rolloutd/rolloutd/internal/producer"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/testkit/chromium"
@@ -108,6 +109,9 @@ func TestPageInABrowser(t *testing.T) {
 	b.run(chromedp.Navigate(r.url + "/"))
 	b.eventually(`document.activeElement.id === "token-text"`)
 	b.run(chromedp.SendKeys("#token-text", pageToken+"\r"))
+	b.eventually(`document.title === "Run – rolloutd"`)
+	b.waitForText("#run-fields", "instruction")
+	b.run(chromedp.Navigate(r.url + "/web/#/playground"))
 	b.waitForText("#name", "opencode_env")
 	b.eventually(`document.title === "Playground – rolloutd"`)
 	b.waitForText("#readme", "README")
@@ -122,14 +126,14 @@ func TestPageInABrowser(t *testing.T) {
 	b.eventually(`document.querySelectorAll("#log li").length === 0`)
 
 	// what is wrong is said at its field, also at a folded one
-	b.eventually(`(document.querySelector("#fields [name='sandbox.memory']").value = "lots", document.querySelector("#run .primary").click(), true)`)
+	b.eventually(`(document.querySelector("#fields [name='sandbox.memory']").value = "lots", document.querySelector("#step .primary").click(), true)`)
 	b.eventually(`document.querySelector("#fields [aria-invalid]")?.name.startsWith("sandbox") && document.querySelector("#fields details[open] .field > .bad").textContent.includes("sandbox.memory: must be")`)
 	b.saveScreenshot("playground-wrong")
 	b.eventually(`(document.querySelector("#fields [name='sandbox.memory']").value = "") === ""`)
 
 	b.run(chromedp.Navigate(r.url + "/web/#/rollouts"))
 	b.waitForText("#list", "completed")
-	b.saveScreenshot("rollouts")
+	b.saveScreenshot("rollouts-one")
 	b.waitForText("#counts", "completed")
 	// clicked by a script, because the list is redrawn repeatedly
 	b.eventually(`(document.querySelector("#counts button").click(), true)`)
@@ -158,6 +162,112 @@ func TestPageInABrowser(t *testing.T) {
 	kept, err := chromedp.Run(b.ctx, chromedp.Evaluate[string](`JSON.stringify(localStorage) + document.cookie`))
 	require.NoError(t, err)
 	require.Equal(t, "{}", kept, "the token is kept in the tab alone")
+}
+
+// A user fills the form with a task of a set, tests the endpoint, mends what is wrong at its field, runs the rollout, and
+// changes it for another one.
+func TestPageOfTheForm(t *testing.T) {
+	t.Parallel()
+
+	folder := t.TempDir()
+	for name, text := range map[string]string{
+		"hello": "id: hello\ninstruction: Write <b>hello.py</b>.\nsetup: [\"echo 1\"]\nverify:\n  - test -f hello.py\n  - |\n    for i in 1 2; do\n      true\n    done\nlimits: {turns: 7}\n",
+		"other": "id: other\ninstruction: Do it.\nverify: [\"true\"]\n",
+	} {
+		require.NoError(t, os.WriteFile(filepath.Join(folder, name+".yaml"), []byte(text), 0o600))
+	}
+
+	r := start(t, withWeb, func(o *envserver.Options) { o.TaskSets = map[string]string{"small": folder} })
+	b := newBrowser(t, 1200, 900)
+	set := func(selector, value string) {
+		b.eventually(`((field) => {
+			if (!field || (field.options && ![...field.options].some((o) => o.value === "` + value + `"))) return false;
+			field.value = "` + value + `";
+			field.dispatchEvent(new Event("change", {bubbles: true}));
+			return true;
+		})(document.querySelector("` + selector + `"))`)
+	}
+	value := func(name string) string { return `document.querySelector("#run-fields [name='` + name + `']").value` }
+
+	b.run(chromedp.Navigate(r.url + "/web/"))
+	set("#preset", "small")
+	b.eventually(`[...document.querySelectorAll("#preset-tasks option")].map((o) => o.value).join() === "hello,other"`)
+	set("#preset-task", "hello")
+	b.eventually(value("instruction") + ` === "Write <b>hello.py</b>."`)
+	b.eventually(value("setup") + ` === "echo 1" && ` + value("limits.turns") + ` === "7"`)
+	b.eventually(`JSON.parse(` + value("verify") + `)[1].includes("for i in 1 2")`)
+
+	set("#run-endpoint", "vllm")
+	b.waitForText("#run-fields", "unreachable (dial <tcp>)")
+	b.run(chromedp.Click(`//section[@id="run"]//button[text()="Test"]`))
+	b.waitForText("#run-fields", "answers, models: 2, its model is Qwen/Qwen3.5-4B")
+	b.savePicture("run")
+
+	set("#run-fields [name='sandbox.memory']", "lots")
+	b.run(chromedp.Click("#run-form .primary"))
+	b.eventually(`document.querySelector("#run-fields details[open] .field > .bad")?.textContent.includes("sandbox.memory: must be")`)
+	set("#run-fields [name='sandbox.memory']", "2GiB")
+	b.run(chromedp.Click("#run-form .primary"))
+	b.eventually(`location.hash.startsWith("#/rollouts/")`)
+	b.waitForText("#rollout .badge", "completed")
+
+	b.run(chromedp.Click(`//section[@id="rollout"]//button[text()="Edit and run"]`))
+	b.waitForText("#preset-note", "Filled like")
+	b.eventually(value("instruction") + ` === "Write <b>hello.py</b>." && ` + value("endpoint") + ` === "vllm" && ` + value("limits.turns") + ` === "7"`)
+	b.eventually(value("sandbox.memory_mib") + ` === "2048" && ` + value("sandbox.memory") + ` === ""`)
+	set("#run-fields [name='instruction']", "Do more.")
+	b.run(chromedp.Click("#run-form .primary"))
+	b.eventually(`location.hash.startsWith("#/rollouts/")`)
+	b.waitForText("#rollout .badge", "completed")
+
+	r.fake.mu.Lock()
+	defer r.fake.mu.Unlock()
+
+	require.Len(t, r.fake.specs, 2)
+
+	var specs []rollout.Spec
+	for _, spec := range r.fake.specs {
+		specs = append(specs, spec)
+	}
+
+	if specs[0].Task.Instruction == "Do more." {
+		specs[0], specs[1] = specs[1], specs[0]
+	}
+
+	specs[1].ID, specs[1].Task.Instruction = specs[0].ID, specs[0].Task.Instruction
+	require.Equal(t, specs[0], specs[1])
+}
+
+// An operator sees hosts, endpoints and what waits, and drains a host.
+func TestPageOfHosts(t *testing.T) {
+	t.Parallel()
+
+	r := start(t, withWeb, func(o *envserver.Options) {
+		o.Fleet = &fakeHosts{host: fleet.Host{
+			Name: "gpu-1", State: fleet.Running, Load: 1.5, CPUs: 8, Version: "v1 <b>", SeenAt: time.Unix(1_700_000_000, 0),
+			Backends: map[string]fleet.Room{"local": {Slots: 8, Used: 3, Warm: 1}},
+		}}
+	})
+
+	for _, id := range []string{"slow-1", "slow-2"} {
+		body, err := json.Marshal(task(id, waits))
+		require.NoError(t, err)
+		r.do("POST", "/rollouts", string(body))
+	}
+
+	b := newBrowser(t, 1200, 900)
+	b.run(chromedp.Navigate(r.url + "/web/#/hosts"))
+	b.waitForText("#host-list", "local: 3 of 8 used, 1 warm")
+	b.waitForText("#host-list", "v1 <b>")
+	b.waitForText("#endpoint-list", "not configured: OPENAI_API_KEY is not set")
+	b.waitForText("#waiting-list", "vllm is <unreachable>")
+	b.eventually(`document.querySelector("#waiting-list .number:not(th)").textContent === "2"`)
+	b.saveScreenshot("hosts")
+	b.eventually(`(document.querySelector("#host-list button").click(), true)`)
+	b.waitForText("#host-list", "drained")
+	b.waitForText("#host-list button", "Resume")
+	b.run(chromedp.EmulateViewport(360, 740))
+	b.requireReadable("hosts")
 }
 
 // An operator finds a group in the list, compares its rollouts, and aborts another one.
@@ -380,7 +490,7 @@ func TestPageOnAPhone(t *testing.T) {
 	b := newBrowser(t, 360, 740)
 	b.run(
 		chromedp.EmulateViewport(360, 740),
-		chromedp.Navigate(r.url+"/web/"),
+		chromedp.Navigate(r.url+"/web/#/playground"),
 		chromedp.SendKeys("#token-text", pageToken+"\r"),
 	)
 	b.waitForText("#name", "opencode_env")
@@ -388,7 +498,8 @@ func TestPageOnAPhone(t *testing.T) {
 
 	// the rest of the test is about the last one
 	for _, page := range [][2]string{
-		{"", "#fields"},
+		{"playground", "#fields"},
+		{"run", "#run-endpoint"},
 		{"rollouts", "#list a"},
 		{"rollouts/a-rollout-whose-name-is-long-enough-to-be-wider-than-a-phone", "#rollout .call"},
 	} {

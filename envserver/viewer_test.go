@@ -209,6 +209,7 @@ func (r *rig) record(session []agentCall) {
 	}
 	r.fake.edit = func(res *rollout.Result) {
 		res.Grading = rollout.Grading{Status: rollout.Graded}
+		res.TurnRewards = []rollout.TurnReward{{Turn: 2, Reward: 0.25}, {Turn: 2, Name: "style <b>", Reward: -1}}
 		res.Usage = rollout.Usage{
 			Turns: len(session), PromptTokens: 3349, CachedPromptTokens: 1672, CompletionTokens: 516, CostUSD: 0.0031,
 		}
@@ -257,6 +258,8 @@ func TestPageShowsATranscript(t *testing.T) {
 
 	b.waitForText(".turn[data-turn='1'] .command", "python -m pytest -q tests/test_parser.py")
 	b.waitForText(".turn[data-turn='2'] .call .chips", "1.2 s")
+	b.waitForText(".turn[data-turn='2'] > header", "reward 0.25")
+	b.waitForText(".turn[data-turn='2'] > header", "style <b> -1")
 	b.waitForText(".turn[data-turn='3'] .line.removed", "if field:")
 	b.waitForText(".turn[data-turn='4'] .call .title", "/code/notes.md")
 	b.waitForText("#rollout .facts", "step-41, step-42")

@@ -3,26 +3,32 @@ import { onTokenWanted, useToken } from "./api.js";
 import { $, complain, show } from "./dom.js";
 import { pair } from "./compare.js";
 import * as groups from "./groups.js";
+import * as hosts from "./hosts.js";
 import * as keep from "./keep.js";
 import { keys } from "./keys.js";
 import { playground } from "./playground.js";
 import * as producers from "./producers.js";
 import * as rollout from "./rollout.js";
 import * as rollouts from "./rollouts.js";
+import { run } from "./run.js";
 import { place } from "./saved.js";
 import { task } from "./tasks.js";
 
 const pages = {
-  playground: () => playground(), rollouts: (_, query) => rollouts.list(query), rollout: (id, query) => rollout.rollout(id, query),
+  run: (_, query) => run(query), playground: () => playground(), hosts: () => hosts.list(), rollouts: (_, query) => rollouts.list(query), rollout: (id, query) => rollout.rollout(id, query),
   groups: () => groups.list(), group: (id) => groups.group(id), producers: () => producers.list(), producer: (id) => producers.producer(id), task: (id) => task(id), compare: (ids) => pair(ids),
 };
+
+// The link of the page's head that a page belongs to.
+const of = { rollout: "rollouts", compare: "rollouts", task: "rollouts", group: "groups", producer: "producers" };
 
 function where() {
   const [path, query] = location.hash.replace(/^#\//, "").split("?");
   const [page, id] = path.split("/");
   if (page === "compare" && id) return [page, decodeURIComponent(id)];
   if (page === "tasks" && id) return ["task", decodeURIComponent(id)];
-  if (!["rollouts", "groups", "producers"].includes(page)) return ["playground"];
+  if (["playground", "hosts"].includes(page)) return [page];
+  if (!["rollouts", "groups", "producers"].includes(page)) return ["run", undefined, new URLSearchParams(query)];
   return [id ? page.slice(0, -1) : page, id && decodeURIComponent(id), new URLSearchParams(query)];
 }
 
@@ -35,7 +41,7 @@ async function open() {
   document.title = `${id ?? page[0].toUpperCase() + page.slice(1)} – rolloutd`;
   for (const name of Object.keys(pages)) show(name, name === page);
   for (const link of document.querySelectorAll("nav a")) {
-    const here = link.getAttribute("href") === (page === "playground" ? "#/" : `#/${["compare", "task"].includes(page) ? "rollouts" : page.replace(/s?$/, "s")}`);
+    const here = link.getAttribute("href") === `#/${of[page] ?? page}`;
     if (here) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }

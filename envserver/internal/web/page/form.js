@@ -1,5 +1,5 @@
 // A form made from a tool's JSON schema.
-import { el, reveal } from "./dom.js";
+import { el, pretty, reveal } from "./dom.js";
 
 const long = /instruction|script|shell|message|code/;
 const secret = ["api_key", "hf_token"];
@@ -16,21 +16,24 @@ const subjects = [
 
 const types = (schema) => [schema.type].flat();
 
-/** fields adds inputs for the schema's arguments to a node, and returns a function that reads them. */
-export function fields(node, schema) {
+/**
+ * fields adds inputs for the schema's arguments to a node, and returns functions that read and fill them. prefix is that
+ * of their ids; own has functions that make the inputs of some arguments.
+ */
+export function fields(node, schema, { prefix = "field-", own = {} } = {}) {
   const folds = subjects.map(([subject]) => el("details", {}, el("summary", {}, subject)));
   const place = (name) => (usual.includes(name) ? node : folds[subjects.findIndex(([, names]) => !names || names.includes(name))]);
   const rank = (name) => (usual.includes(name) ? usual.indexOf(name) : usual.length);
   const all = Object.entries(schema.properties).sort(([a], [b]) => rank(a) - rank(b));
-  const readers = all.map(([name, property]) => {
-    const [item, read] = field(name, property, (schema.required ?? []).includes(name));
+  const made = all.map(([name, property]) => {
+    const [item, read, write] = field(name, property, { required: (schema.required ?? []).includes(name), prefix, make: own[name] ?? control });
     place(name).append(item);
-    return [name, read];
+    return [name, read, write];
   });
   node.append(...folds.filter((fold) => fold.childElementCount > 1));
   // the browser cannot show what it finds wrong in a folded field
   node.addEventListener("invalid", (event) => reveal(event.target, node), true);
-  return () => collect(readers);
+  return { read: () => collect(made), fill: (values) => spread(made, values) };
 }
 
 /** blame shows an error such as "limits.turns: must be …" at its field; false: it names none. */
@@ -53,8 +56,8 @@ export function forgive(node) {
 }
 
 /** collect leaves out empty inputs, for which the server has defaults. */
-function collect(readers) {
-  const entries = readers.map(([name, read]) => {
+function collect(made) {
+  const entries = made.map(([name, read]) => {
     try {
       return [name, read()];
     } catch (error) {
@@ -64,27 +67,32 @@ function collect(readers) {
   return Object.fromEntries(entries.filter(([, value]) => value !== undefined));
 }
 
-function field(name, schema, required) {
-  if (schema.properties) return group(name, schema);
-  const id = "field-" + name;
-  const hint = id + "-hint";
-  const attributes = { id, name, required, "aria-describedby": hint, placeholder: schema.default === undefined ? null : String(schema.default) };
-  const [input, read] = control(name, schema, attributes);
-  const label = el("label", { for: id }, name.replaceAll("_", " ") + (required ? " *" : ""));
-  return [el("div", { class: "field" }, label, input, el("small", { id: hint }, schema.description ?? "")), read];
+// spread gives each input its value; those without one are emptied.
+function spread(made, values) {
+  for (const [name, , write] of made) write(values?.[name] ?? undefined);
 }
 
-function group(name, schema) {
+function field(name, schema, { required = false, prefix, make = control }) {
+  if (schema.properties) return group(name, schema, prefix);
+  const id = prefix + name;
+  const hint = id + "-hint";
+  const attributes = { id, name, required, "aria-describedby": hint, placeholder: schema.default === undefined ? null : String(schema.default) };
+  const [input, read, write] = make(name, schema, attributes);
+  const label = el("label", { for: id }, name.replaceAll("_", " ") + (required ? " *" : ""));
+  return [el("div", { class: "field" }, label, input, el("small", { id: hint }, schema.description ?? "")), read, write];
+}
+
+function group(name, schema, prefix) {
   const box = el("fieldset", {}, el("legend", {}, name), el("small", {}, schema.description ?? ""));
-  const readers = Object.entries(schema.properties).map(([inner, property]) => {
-    const [item, read] = field(name + "." + inner, property, false);
+  const made = Object.entries(schema.properties).map(([inner, property]) => {
+    const [item, read, write] = field(name + "." + inner, property, { prefix });
     box.append(item);
-    return [inner, read];
+    return [inner, read, write];
   });
   return [box, () => {
-    const value = collect(readers);
+    const value = collect(made);
     return Object.keys(value).length ? value : undefined;
-  }];
+  }, (values) => spread(made, values)];
 }
 
 function control(name, schema, attributes) {
@@ -93,8 +101,8 @@ function control(name, schema, attributes) {
   if (kinds.includes("boolean")) return choice(attributes, [["true", "yes"], ["false", "no"]], (v) => v === "true");
   // such as 2GiB, or a number
   if (!kinds.includes("string") && (kinds.includes("integer") || kinds.includes("number"))) return number(schema, kinds, attributes);
-  if (kinds.includes("array")) return text("textarea", { ...attributes, placeholder: "one per line" }, (v) => v.split("\n").filter((line) => line.trim() !== ""));
-  if (kinds.includes("object")) return text("textarea", { ...attributes, placeholder: '{"name": "text"}' }, JSON.parse);
+  if (kinds.includes("array")) return text("textarea", { ...attributes, placeholder: "one per line" }, (v) => list(v, schema), lines);
+  if (kinds.includes("object")) return text("textarea", { ...attributes, placeholder: '{"name": "text"}' }, JSON.parse, pretty);
   if (long.test(name)) return text("textarea", attributes, (v) => v);
   return text("input", { ...attributes, type: secret.includes(name) ? "password" : "text", autocomplete: "off" }, (v) => v);
 }
@@ -102,7 +110,7 @@ function control(name, schema, attributes) {
 function choice(attributes, options, convert) {
   const empty = attributes.placeholder ? "default: " + attributes.placeholder : "default";
   const input = el("select", { ...attributes, placeholder: null }, el("option", { value: "" }, empty), options.map(([value, label]) => el("option", { value }, label)));
-  return [input, () => (input.value === "" ? undefined : convert(input.value))];
+  return [input, () => (input.value === "" ? undefined : convert(input.value)), (value) => (input.value = value === undefined ? "" : String(value))];
 }
 
 function number(schema, kinds, attributes) {
@@ -110,7 +118,21 @@ function number(schema, kinds, attributes) {
   return text("input", { ...attributes, type: "number", step, min: schema.minimum, max: schema.maximum }, Number);
 }
 
-function text(tag, attributes, convert) {
+function text(tag, attributes, convert, show = String) {
   const input = el(tag, attributes);
-  return [input, () => (input.value.trim() === "" ? undefined : convert(input.value))];
+  return [input, () => (input.value.trim() === "" ? undefined : convert(input.value)), (value) => (input.value = value === undefined ? "" : show(value))];
 }
+
+// list reads one item per line, or a list of JSON: an item may be an object, or have lines of its own.
+function list(text, schema) {
+  try {
+    const all = JSON.parse(text);
+    if (Array.isArray(all)) return all;
+  } catch {
+    // lines, such as [ -f file ]
+  }
+  const all = text.split("\n").filter((line) => line.trim() !== "");
+  return types(schema.items ?? {}).some((t) => t === "number" || t === "integer") ? all.map(Number) : all;
+}
+
+const lines = (all) => (all.every((item) => typeof item !== "object" && String(item).trim() !== "" && !String(item).includes("\n")) && !String(all[0]).startsWith("[") ? all.join("\n") : pretty(all));

@@ -3,7 +3,6 @@ import { get, post, random, watch } from "./api.js";
 import { $, complain, el, pretty, show } from "./dom.js";
 import { blame, fields, forgive } from "./form.js";
 
-const tool = "run_rollout";
 let watching = false;
 
 /** playground creates the form once, so that its inputs are kept while another page is shown. */
@@ -14,15 +13,25 @@ export async function playground() {
   $("description").textContent = about.description;
   show("readme", about.readme_content !== null);
   $("readme").querySelector("pre").textContent = about.readme_content ?? "";
-  const { result } = await post("mcp", { jsonrpc: "2.0", id: 1, method: "tools/list" });
-  const read = fields($("fields"), result.tools.find((t) => t.name === tool).inputSchema);
-  $("run").onsubmit = (event) => {
+  const all = await tools();
+  let read;
+  const choose = () => {
+    $("fields").replaceChildren();
+    read = fields($("fields"), all.find((t) => t.name === $("tool").value).inputSchema).read;
+  };
+  $("tool").replaceChildren(...all.map(({ name }) => el("option", { selected: name === "run_rollout" }, name)));
+  $("tool").onchange = choose;
+  choose();
+  $("step").onsubmit = (event) => {
     event.preventDefault();
-    act(event.submitter, () => step(read()));
+    act(event.submitter, () => step($("tool").value, read()));
   };
   $("reset").onclick = (event) => act(event.target, () => reset());
   $("state").onclick = (event) => act(event.target, () => state());
 }
+
+/** tools asks for the tools of the environment, each with the schema of its arguments. */
+export const tools = async () => (await post("mcp", { jsonrpc: "2.0", id: 1, method: "tools/list" })).result.tools;
 
 /** act runs one request of a button at a time, and shows its error. */
 async function act(button, request) {
@@ -51,10 +60,11 @@ async function state() {
   $("status").textContent = `Episode ${now.episode_id}: ${now.step_count} steps, ${now.rollouts_completed} rollouts.`;
 }
 
-async function step(args) {
-  args.rollout_id ??= "web-" + random();
-  const link = el("a", { href: "#/rollouts/" + encodeURIComponent(args.rollout_id) }, args.rollout_id);
-  $("status").replaceChildren("Running ", link, " …");
+async function step(tool, args) {
+  const runs = ["run_rollout", "start_rollout"].includes(tool);
+  if (runs) args.rollout_id ??= "web-" + random();
+  const what = runs ? el("a", { href: "#/rollouts/" + encodeURIComponent(args.rollout_id) }, args.rollout_id) : tool;
+  $("status").replaceChildren("Running ", what, " …");
   const answer = await post("web/step", { action: { type: "call_tool", tool_name: tool, arguments: args } });
   const { error, result } = answer.observation;
   if (error) {
@@ -65,7 +75,7 @@ async function step(args) {
   }
   const done = JSON.parse(result.data);
   raw(done);
-  $("status").replaceChildren(link, ` ${done.outcome}, reward ${done.reward ?? "none"}`);
+  $("status").replaceChildren(what, done.outcome ? ` ${done.outcome}, reward ${done.reward ?? "none"}` : " has answered.");
 }
 
 function raw(value) {

@@ -43,6 +43,7 @@ export async function rollout(id, query) {
       if (await sure("Start a rollout with the same task, agent, model and limits?", "Run")) location.hash = "#/rollouts/" + (await startAgain(id)).rollout_id;
     }, fail, { hidden: true }),
     regrade: button("Grade again", () => gradeAgain(state, said, fail), fail, { hidden: true }),
+    like: button("Edit and run", () => (location.hash = "#/run?like=" + encodeURIComponent(id)), fail, { hidden: Boolean(savedPlace) }),
     command: button("Copy command", async () => {
       const command = `rolloutd run --again ${id} --server ${new URL("..", location.href).href.replace(/\/$/, "")}`;
       const copied = await navigator.clipboard?.writeText(command).then(() => true, () => false);
@@ -113,7 +114,7 @@ export async function rollout(id, query) {
     head = await get(path + "/result?part=head");
     draw();
     redraw("verifier", "calls", "tokens", "logs", "data");
-    await left.load(head.steps).catch((error) => left.fail(error.status === 404 ? "No model call was recorded." : error.message));
+    await left.load(head.steps, head.turn_rewards).catch((error) => left.fail(error.status === 404 ? "No model call was recorded." : error.message));
     draw();
     redraw("files");
     if (right.current() === "tokens") openTokens(token());

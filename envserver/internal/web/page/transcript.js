@@ -19,6 +19,7 @@ export function transcript(path, { onTurns, onShow, onTurn }) {
   const turns = [];
   let live = null; // the article to which events are added
   let recorded = false;
+  let earned = new Map(); // by turn: its rewards
 
   const timing = (id) => {
     const t = times.get(id);
@@ -59,8 +60,9 @@ export function transcript(path, { onTurns, onShow, onTurn }) {
     if (kind === "tool_start" || kind === "tool_end") timing(e.call_id);
   };
 
-  /** load shows the turns of the trace in place of the events, and where each step of the task begins. */
-  const load = async (steps = []) => {
+  /** load shows the turns of the trace in place of the events, where each step of the task begins, and the rewards of turns. */
+  const load = async (steps = [], rewards = []) => {
+    earned = Map.groupBy(rewards, (r) => r.turn);
     let after = 0;
     let step = -1;
     const { next, reset } = branches(list);
@@ -121,7 +123,7 @@ export function transcript(path, { onTurns, onShow, onTurn }) {
   };
 
   const article = (turn) => {
-    const out = el("article", { class: "turn", tabindex: "-1", "data-turn": turn.turn }, heading(turn, onShow));
+    const out = el("article", { class: "turn", tabindex: "-1", "data-turn": turn.turn }, heading(turn, onShow, earned.get(turn.turn)));
     turn.parts.forEach((part, i) => {
       const rest = part.bytes ? { bytes: part.bytes, path: `${path}/turns/${turn.turn}/parts/${i}` } : null;
       if (part.kind === "tool_call") call(out, part.call_id, toolCall(part.name, part.text, rest), turn.turn);
@@ -172,12 +174,12 @@ export function why(turn) {
   return list;
 }
 
-function heading(turn, onShow) {
+function heading(turn, onShow, rewards = []) {
   const reason = turn.finish_reason && !["stop", "tool_calls", "end_turn", "tool_use"].includes(turn.finish_reason) ? el("span", { class: "warn" }, visible(turn.finish_reason)) : null;
   const count = turn.usage?.completion_tokens;
   const tokens = onShow && turn.completion_token_ids ? el("button", { type: "button", class: "quiet-button", click: () => onShow(turn.turn) }, `${count || turn.completion_token_ids} tokens`) : count ? el("span", {}, `${count} tokens`) : null;
   return el("header", {},
     el("b", {}, `Turn ${turn.turn}`), turn.kind && turn.kind !== "agent" ? el("span", { class: "tag" }, turn.kind) : null,
-    el("span", { class: "chips" }, reason, turn.train === false ? el("span", { class: "quiet" }, "not trained") : null, tokens, el("span", {}, seconds(turn.latency_s ?? null))),
+    el("span", { class: "chips" }, rewards.map((r) => el("span", { class: "earned" }, `${r.name ? visible(r.name) : "reward"} `, el("b", {}, String(r.reward)))), reason, turn.train === false ? el("span", { class: "quiet" }, "not trained") : null, tokens, el("span", {}, seconds(turn.latency_s ?? null))),
     why(turn).map(([tone, text]) => el("p", { class: tone }, visible(text))));
 }
