@@ -75,6 +75,32 @@ def test_a_regrade_is_awaited_and_starts_once(server: Server) -> None:
     assert (sent[0]["task"], sent[0]["apply"]) == ({"verify": ["true"]}, True)
 
 
+def test_a_rollout_is_started_again_once(server: Server) -> None:
+    server.on("POST /rollouts/r/again", Answer(silent=True), Answer(202, {"rollout_id": "r2"}), Answer(202, {"rollout_id": "chosen"}))
+
+    async def chosen() -> str:
+        async with AsyncClient(server.url) as c:
+            return await c.rollouts.again("r", new_id="chosen")
+
+    with Client(server.url) as c:
+        assert c.rollouts.again("r") == "r2"
+    assert asyncio.run(chosen()) == "chosen"
+    sent = [s.body["rollout_id"] for s in server.requests("POST /rollouts/r/again")]
+    assert sent[0] == sent[1], "each try names the same rollout"
+    assert sent[2] == "chosen"
+
+
+def test_rollouts_are_counted(server: Server) -> None:
+    full = {"rollouts": 3, "running": 1, "outcomes": {"completed": 3}, "rewards": [{"min": 0, "max": 1, "count": 3}], "turns": None, "durations_s": []}
+    server.on("GET /counts", Answer(200, full), Answer(200, {"rollouts": 0, "outcomes": {}, "unindexed": 2}))
+    with Client(server.url) as c:
+        counts = c.rollouts.counts(task_id="t", min_reward=0.0)
+        assert (counts.rollouts, counts.running, counts.outcomes, counts.turns) == (3, 1, {"completed": 3}, ())
+        assert [(b.min, b.max, b.count) for b in counts.rewards] == [(0, 1, 3)]
+        assert (c.rollouts.counts(q="x").running, c.rollouts.counts(q="x").unindexed) == (None, 2)
+    assert server.requests("GET /counts")[0].path == "/counts?task_id=t&min_reward=0.0"
+
+
 def test_a_file_is_sent_once(server: Server, tmp_path: Path) -> None:
     content = bytes(range(256)) * 8192  # 2 MiB: several chunks
     path, digest = tmp_path / "data.bin", hashlib.sha256(content).hexdigest()

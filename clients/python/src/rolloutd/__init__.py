@@ -19,7 +19,23 @@ from .errors import (
     UnscoredError,
 )
 from .staleness import Staleness
-from .types import SCORED_OUTCOMES, Event, Group, GroupTask, ListedGroup, Member, Regrade, Result, RoutedExperts, Sequence, Span, State, Task, TurnReward
+from .types import (
+    SCORED_OUTCOMES,
+    Counts,
+    Event,
+    Group,
+    GroupTask,
+    ListedGroup,
+    Member,
+    Regrade,
+    Result,
+    RoutedExperts,
+    Sequence,
+    Span,
+    State,
+    Task,
+    TurnReward,
+)
 from .weights import WeightSync
 
 __all__ = [
@@ -28,6 +44,7 @@ __all__ = [
     "Client",
     "ClosedError",
     "ConflictError",
+    "Counts",
     "DeadlineError",
     "Delivery",
     "Episode",

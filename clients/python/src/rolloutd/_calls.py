@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
 from .errors import InvalidError, ProtocolError, RolloutdError
-from .types import Group, GroupPage, ListedGroup, Page, Regrade, Result, Sequence, State
+from .types import Counts, Group, GroupPage, ListedGroup, Page, Regrade, Result, Sequence, State
 
 T = TypeVar("T")
 
@@ -103,6 +103,10 @@ def submit(task: Mapping[str, Any]) -> Call[str]:
     return Call("POST", "/rollouts", object_of(lambda raw: str(raw["rollout_id"])), body={"rollout_id": new_id(), **task})
 
 
+def again(id: str, new: str) -> Call[str]:
+    return Call("POST", one("rollouts", id, "again"), object_of(lambda raw: str(raw["rollout_id"])), body={"rollout_id": new or new_id()})
+
+
 def state(id: str) -> Call[State]:
     return Call("GET", one("rollouts", id), object_of(State.of))
 
@@ -172,6 +176,10 @@ def rollouts(**params: Any) -> Call[Page]:
         return Page(tuple(State.of(s) for s in raw["rollouts"] or ()), raw.get("next", ""))
 
     return Call("GET", "/rollouts", object_of(of), known(params))
+
+
+def counts(**params: Any) -> Call[Counts]:
+    return Call("GET", "/counts", object_of(Counts.of), known(params))
 
 
 def groups(**params: str | int | None) -> Call[GroupPage]:

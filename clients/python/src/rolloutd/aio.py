@@ -22,7 +22,7 @@ from .client import _resume, _within
 from .episodes import AsyncEpisodes, AsyncExecutor
 from .errors import ExhaustedError, NotFoundError, RolloutdError, UnavailableError
 from .producers import AsyncDeliveries, AsyncProducers
-from .types import JSON, Event, Group, GroupPage, GroupTask, ListedGroup, Page, Regrade, Result, RolloutFilter, Sequence, State, Task, TurnReward
+from .types import JSON, Counts, Event, Group, GroupPage, GroupTask, ListedGroup, Page, Regrade, Result, RolloutFilter, Sequence, State, Task, TurnReward
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
@@ -163,6 +163,10 @@ class AsyncRollouts:
         await self.wait(id, timeout_s=timeout_s)
         return await self.result(id)
 
+    async def again(self, rollout_id: str, *, new_id: str = "") -> str:
+        """Starts a rollout like an existing one, in no group, and returns its id, which `new_id` chooses."""
+        return await self._client.send(calls.again(rollout_id, new_id))
+
     async def get(self, rollout_id: str) -> State:
         """The state of a rollout."""
         return await self._client.send(calls.state(rollout_id))
@@ -233,6 +237,10 @@ class AsyncRollouts:
     async def regrades(self, rollout_id: str) -> list[Regrade]:
         """The regrades of a rollout that have ended, oldest first."""
         return await self._client.send(calls.regrades(rollout_id))
+
+    async def counts(self, **filters: Unpack[RolloutFilter]) -> Counts:
+        """How many of the caller's rollouts have ended, by outcome, reward, turns and duration; `sort` is no filter."""
+        return await self._client.send(calls.counts(**filters))
 
     async def page(self, *, limit: int | None = None, cursor: str = "", **filters: Unpack[RolloutFilter]) -> Page:
         """One page of the caller's rollouts."""

@@ -405,6 +405,50 @@ class Page:
 
 
 @dataclass(frozen=True)
+class Bin:
+    """A bar of a histogram. A list whose bounds are `min` and `max` has exactly its rollouts."""
+
+    min: float
+    max: float
+    count: int
+
+    @classmethod
+    def of(cls, raw: JSON) -> Bin:
+        return cls(raw["min"], raw["max"], raw["count"])
+
+
+@dataclass(frozen=True)
+class Counts:
+    """The rollouts of a filter that have ended. The bins begin with the least; a rollout without the number is in none, and no bin is empty.
+
+    `running` are those that run, None with a filter that can select none of them. `unindexed` have ended and are not counted yet.
+    """
+
+    rollouts: int
+    running: int | None
+    outcomes: Mapping[str, int]
+    rewards: tuple[Bin, ...]
+    turns: tuple[Bin, ...]
+    durations_s: tuple[Bin, ...]
+    unindexed: int
+
+    @classmethod
+    def of(cls, raw: JSON) -> Counts:
+        def bins(name: str) -> tuple[Bin, ...]:
+            return tuple(Bin.of(b) for b in raw.get(name) or ())
+
+        return cls(
+            rollouts=raw["rollouts"],
+            running=raw.get("running"),
+            outcomes=raw.get("outcomes") or {},
+            rewards=bins("rewards"),
+            turns=bins("turns"),
+            durations_s=bins("durations_s"),
+            unindexed=raw.get("unindexed", 0),
+        )
+
+
+@dataclass(frozen=True)
 class GroupPage:
     """A part of a list of groups. `next` is the next page's cursor, "" on the last one."""
 
@@ -434,7 +478,7 @@ class RolloutFilter(TypedDict, total=False):
     max_duration_s: float
     since: str
     until: str
-    sort: str  # a field such as reward; -reward: the greatest first
+    sort: str  # of a list: a field such as reward; -reward: the greatest first
 
 
 class Task(TypedDict, total=False):
