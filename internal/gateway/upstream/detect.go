@@ -32,7 +32,8 @@ func detectQuirk(res *Result, a *dialect.Request) (quirk, bool) {
 	// may be about those.
 	own := a.Changes.Given(dialect.StreamOptions)
 	switch {
-	case wrong(dialect.ReturnIDs) && strings.Contains(string(body), "stream=false") && !(own && says(a.Body, dialect.ReturnIDs)):
+	case wrong(dialect.ReturnIDs) && strings.Contains(string(body), "stream=false") && !(own && says(a.Body, dialect.ReturnIDs)),
+		refusesStream(body, a.Body):
 		return noStream, true
 	case refusesBound(body):
 		return newBound, true
@@ -78,6 +79,14 @@ func detectQuirk(res *Result, a *dialect.Request) (quirk, bool) {
 	return "", false
 }
 
+// refusesStream reports whether a refusal says that no reply is streamed, in the words of Agent Lightning's proxy and of
+// no agent that it could quote.
+func refusesStream(refusal, request []byte) bool {
+	const words = "streaming responses are not supported"
+
+	return bytes.Contains(bytes.ToLower(refusal), []byte(words)) && !couldQuote(request, words)
+}
+
 // refusesImages reports whether a refusal says that the model has no vision, in the words of vLLM, llama.cpp, OpenAI,
 // OpenRouter or DeepSeek and of no error about one image. An agent whose request has the words could be quoted.
 func refusesImages(refusal, request []byte) bool {
@@ -88,12 +97,16 @@ func refusesImages(refusal, request []byte) bool {
 		"image_url is only supported by certain models", "unknown variant `image_url`",
 	} {
 		if bytes.Contains(refusal, []byte(words)) {
-			quoted := regexp.MustCompile(`(?i)` + regexp.QuoteMeta(words) + `|` + escapedLetter)
-			return !quoted.Match(request)
+			return !couldQuote(request, words)
 		}
 	}
 
 	return false
+}
+
+// couldQuote reports whether a request has the words of a refusal, perhaps written as escapes.
+func couldQuote(request []byte, words string) bool {
+	return regexp.MustCompile(`(?i)` + regexp.QuoteMeta(words) + `|` + escapedLetter).Match(request)
 }
 
 // escapedLetter is the pattern of a letter that is written as an escape: no encoder writes one.
