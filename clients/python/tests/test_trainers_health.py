@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from recorded import random_record, recorded
 
 from rolloutd import InvalidError, Sequence
-from rolloutd.trainers import Drift, HealthLog, Limits, Losses, Record, batch_health, drift, fit, merged, trained
+from rolloutd.trainers import Drift, Health, HealthLog, Limits, Losses, Record, batch_health, drift, fit, merged, trained
 
 RECORDS = st.integers(0, 2**32).map(lambda seed: random_record(random.Random(seed)))
 PROPERTY = settings(deadline=None, database=None, derandomize=True, max_examples=40)
@@ -79,6 +79,17 @@ def test_every_rollout_is_trained_or_lost(batch: list[Record], replaced: int) ->
     assert health.trained <= health.finished <= health.started
     assert sum(health.versions.values()) == health.trained_tokens <= health.tokens
     assert all(math.isfinite(value) for value in health.line().values())
+
+
+@PROPERTY
+@given(st.lists(RECORDS, max_size=6), st.lists(RECORDS, max_size=6), st.integers(0, 3), st.none() | st.just(9))
+def test_the_health_of_groups_adds_up_to_that_of_their_batch(a: list[Record], b: list[Record], replaced: int, current: int | None) -> None:
+    def of(batch: list[Record], replaced: int) -> Health:
+        losses = Losses(cut=len(batch), dropped=1, trained_tokens=2)
+        return batch_health(batch, replaced=replaced, losses=losses, current_version=current)
+
+    whole = batch_health(a + b, replaced=replaced, losses=of(a, 0).losses + of(b, 0).losses, current_version=current)
+    assert sum([of(a, replaced), of(b, 0)], Health()).line() == pytest.approx(whole.line())
 
 
 @PROPERTY

@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +19,7 @@ from tinker_cookbook.rl.types import Env, EnvGroupBuilder, Metrics, RolloutError
 
 from .aio import AsyncClient
 from .errors import InvalidError
-from .trainers import Limits, Losses, Record, fit, trained, untrained
+from .trainers import Health, Limits, Losses, Record, batch_health, fit, trained, untrained
 from .trainers.running import run_group
 from .trainers.tinker import transitions
 
@@ -62,13 +62,14 @@ class RolloutdStrategy(RolloutStrategy):
 
     `task` has arguments that all groups share; those of the group override them. The model is called at the endpoint of the arguments, and not through
     the trainer's sampling client. Members without a reward are left out, as errors of the group. A group without any is skipped, and so is one that
-    rolloutd refuses or whose server is away: the trainer's log says why.
+    rolloutd refuses or whose server is away: the trainer's log says why. `on_group` gets the health of each group that has ended.
     """
 
     server: str | None = None
     task: Mapping[str, Any] = field(default_factory=dict)
     token: str | None = field(default=None, repr=False)
     limits: Limits = field(default_factory=Limits)
+    on_group: Callable[[Health], object] | None = None
 
     @property
     def catches_group_errors(self) -> bool:
@@ -82,6 +83,9 @@ class RolloutdStrategy(RolloutStrategy):
             run = await run_group(client, arguments, env_group_builder.size)
 
         fitted = [fit(record, self.limits) for record in run.records]
+        if self.on_group is not None:
+            losses = sum((lost for _, lost in fitted), Losses())
+            self.on_group(batch_health([record for record, _ in fitted], replaced=run.replaced, losses=losses))
         kept = [(record, losses) for record, losses in fitted if trained(record)]
         errors = [RolloutError(record.outcome or "unknown", untrained(record)) for record, _ in fitted if not trained(record)]
         if not kept:

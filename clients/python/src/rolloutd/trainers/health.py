@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from ..errors import InvalidError
 from ..types import Sequence
@@ -87,21 +88,43 @@ def merged(drifts: Iterable[Mapping[int | None, Drift]]) -> dict[int | None, Dri
 
 @dataclass(frozen=True)
 class Health:
-    """What became of the rollouts of a batch, and what is trained on. Rollouts count once, sequences and tokens as the trainer gets them."""
+    """What became of the rollouts of a batch, and what is trained on. Rollouts count once, sequences and tokens as the trainer gets them.
 
-    started: int  # rollouts, with those that rolloutd replaced
-    finished: int  # rollouts with a reward
-    trained: int  # rollouts with a reward and tokens to train on
-    lost: dict[str, int]  # rollouts that are not trained on, by outcome; "replaced", and "no_tokens" of those with a reward
-    sequences: int
-    tokens: int  # all tokens of the sequences
-    trained_tokens: int
-    losses: Losses  # what the trainer's lengths cost
-    versions: dict[int | None, int]  # tokens to train on, by the version of the weights that sampled them; None: unknown
-    mean_reward: float | None  # of the rollouts that are trained on
+    The healths of groups add up to that of their batch: `sum(healths, Health())`.
+    """
+
+    started: int = 0  # rollouts, with those that rolloutd replaced
+    finished: int = 0  # rollouts with a reward
+    trained: int = 0  # rollouts with a reward and tokens to train on
+    lost: dict[str, int] = field(default_factory=dict)  # rollouts that are not trained on, by outcome; "replaced", and "no_tokens" of those with a reward
+    sequences: int = 0
+    tokens: int = 0  # all tokens of the sequences
+    trained_tokens: int = 0
+    losses: Losses = field(default_factory=Losses)  # what the trainer's lengths cost
+    versions: dict[int | None, int] = field(default_factory=dict)  # tokens to train on, by the version of the weights that sampled them; None: unknown
+    mean_reward: float | None = None  # of the rollouts that are trained on
     lag: float | None = None  # the trainer's version minus that of a trained token: mean over tokens of a known version
     largest_lag: int | None = None
     drift: dict[int | None, Drift] = field(default_factory=dict)
+
+    def __add__(self, other: Health) -> Health:
+        """The health of two batches without a rollout in common."""
+        both = (self, other)
+        return Health(
+            started=self.started + other.started,
+            finished=self.finished + other.finished,
+            trained=self.trained + other.trained,
+            lost=_added(self.lost, other.lost),
+            sequences=self.sequences + other.sequences,
+            tokens=self.tokens + other.tokens,
+            trained_tokens=self.trained_tokens + other.trained_tokens,
+            losses=self.losses + other.losses,
+            versions=_added(self.versions, other.versions),
+            mean_reward=_mean((h.mean_reward, h.trained) for h in both),
+            lag=_mean((h.lag, h.trained_tokens - h.versions.get(None, 0)) for h in both),
+            largest_lag=max((h.largest_lag for h in both if h.largest_lag is not None), default=None),
+            drift=merged(h.drift for h in both),
+        )
 
     @property
     def yield_rate(self) -> float | None:
@@ -134,6 +157,20 @@ class Health:
             **{name: value for version, part in self.drift.items() if version is not None for name, value in _drift_line(f"drift/{version}", part).items()},
         }
         return {prefix + name: float(value) for name, value in values.items() if value is not None}
+
+
+Key = TypeVar("Key")
+
+
+def _added(a: Mapping[Key, int], b: Mapping[Key, int]) -> dict[Key, int]:
+    return {key: a.get(key, 0) + b.get(key, 0) for key in (*a, *(key for key in b if key not in a))}
+
+
+def _mean(parts: Iterable[tuple[float | None, int]]) -> float | None:
+    """The mean of means with their weights, of those that are known."""
+    known = [(value, weight) for value, weight in parts if value is not None]
+    total = sum(weight for _, weight in known)
+    return sum(value * weight for value, weight in known) / total if total else None
 
 
 def _drift_line(name: str, drift: Drift) -> dict[str, float | None]:
