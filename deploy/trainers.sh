@@ -85,6 +85,8 @@ source_of() {
 check verifiers verifiers verifiers==0.4.0
 check nemo-gym nemo_gym nemo-gym==0.4.0
 check harbor harbor harbor==0.26.0
+check agentlightning agentlightning agentlightning==1.0.2 numpy
+check art 'art_collects or art_makes' openpipe-art==0.5.23 torch transformers
 # areal needs Python below 3.13.
 if "$python" -c 'import sys; sys.exit(sys.version_info >= (3, 13))'; then
 	check areal areal areal==1.0.4

@@ -11,6 +11,7 @@ import pytest
 from test_engine import CALL, END, Bytes, reply_to
 
 from rolloutd.engine import Call
+from rolloutd.trainers import Health
 
 SERVER = os.environ.get("ROLLOUTD_TEST_SERVER", "")
 MODEL = os.environ.get("ROLLOUTD_TEST_MODEL", "")  # the address of the server's scripted model
@@ -264,8 +265,10 @@ def test_tinker_collects_a_group() -> None:
 
     from rolloutd.tinker import RolloutdGroup, RolloutdStrategy
 
+    ended: list[Health] = []
+
     async def collect(constant: bool = False, **more: Any) -> Any:
-        strategy = RolloutdStrategy(more.pop("server", SERVER), TASK)
+        strategy = RolloutdStrategy(more.pop("server", SERVER), TASK, on_group=ended.append)
         group = RolloutdGroup({"instruction": "Say hello.", **more}, 2)
         return await do_group_rollout_and_filter_constant_reward(None, group, 64, 1.0, constant, strategy=strategy)
 
@@ -282,6 +285,8 @@ def test_tinker_collects_a_group() -> None:
     assert skipped == [None] * 4, "equal rewards, no reward, refused, and no server: none ends the run"
     assert passed.get_total_rewards() == [1.0, 1.0]
     assert passed.rollout_errors == []
+    health = sum(ended, Health())
+    assert (health.started, health.trained, health.lost) == (6, 4, {"setup_failed": 2}), "a skipped group counts"
     data, _ = assemble_training_data([passed], compute_advantages([passed]))
     assert len(data) == 2
     assert all(float(datum.loss_fn_inputs["mask"].to_torch().sum()) > 0 for datum in data)
@@ -390,3 +395,77 @@ def test_areal_runs_an_episode() -> None:
         assert (trajectory["versions"][sampled] >= 0).all()
         assert (trajectory["versions"][:, 0] == -1).all()
         assert (trajectory["logprobs"][~sampled] == 0).all()
+
+
+def test_art_collects_a_group() -> None:
+    art = pytest.importorskip("art", reason="openpipe-art is not installed")
+    from rolloutd.art import trajectory_group
+
+    model = art.TrainableModel(name="policy", run_name="r", project="p", base_model="m")
+    model.inference_base_url, model.inference_api_key, model.inference_model_name = MODEL, "none", "scripted"
+    task = {"agent": "react", "verify": ["true"], "instruction": "Say hello."}
+
+    async def groups() -> Any:
+        return [
+            await trajectory_group(task, 2, model=model, server=SERVER),
+            await trajectory_group({**task, "endpoint": "scripted", "setup": ["false"], "max_replacements": 0, "limits": {"attempts": 1}}, 2, server=SERVER),
+        ]
+
+    passed, lost = asyncio.run(groups())
+    assert [trajectory.reward for trajectory in passed] == [1.0, 1.0]
+    assert passed.exceptions == []
+    for trajectory in passed:
+        (choice,) = trajectory.messages_and_choices
+        assert len(choice.token_ids) == len(choice.logprobs.content) > 0
+        assert choice.prompt_token_ids
+    assert len(lost) == 0
+    assert [error.message.partition(":")[2] for error in lost.exceptions] == [" it ended as setup_failed"] * 2
+    assert (passed.metrics["rolloutd/yield"], lost.metrics["rolloutd/lost/setup_failed"]) == (1.0, 1.0)
+
+
+def test_agentlightning_runs_what_its_controller_starts() -> None:
+    manager = pytest.importorskip("agentlightning.verl.agl_rollout_manager", reason="agentlightning is not installed")
+    import uvicorn
+    from agentlightning.client import AgentLightningAsyncClient
+    from agentlightning.controller.local_reconciler import LocalReconciler
+    from agentlightning.server.app import create_app
+    from omegaconf import OmegaConf
+
+    proxy = {"model_name": "scripted", "include_log_probs": True, "train": {"temperature": 1.0}, "val": {"temperature": 0.0}}
+    data = {
+        "instruction": ["Say hello."] * 4,
+        "rolloutd": [{}, {"verify": ["false"]}, {"setup": ["false"], "limits": {"attempts": 1}}, {"endpoint": "scripted"}],
+    }
+    env_map = {"ROLLOUTD_SERVER": SERVER, "ROLLOUTD_TASK": json.dumps({"agent": "react", "verify": ["true"]}), "ROLLOUTD_ROW": "input"}
+
+    async def completed() -> Any:
+        served = uvicorn.Server(uvicorn.Config(create_app({"key": "secret", "default_proxy": proxy}), port=0, log_level="warning"))
+        serving = asyncio.create_task(served.serve())
+        while not served.started:
+            await asyncio.sleep(0.05)
+        url = f"http://127.0.0.1:{served.servers[0].sockets[0].getsockname()[1]}"
+        config = {"runner_type": "local", "local_runner": {"maximum_size": 4, "poll_interval": 0.2}, "agl_server": {"url": url, "key": "secret"}}
+        trainer = manager.AglRolloutManager(
+            agl_base_url=url, agl_key="secret", model="scripted", step=0, poll_interval_seconds=0.2,
+            local_agent_class="rolloutd.agentlightning.RolloutdAgent", local_env_map=env_map,
+        )  # fmt: skip
+        async with AgentLightningAsyncClient(base_url=url, key="secret") as api:
+            controller = LocalReconciler(api, OmegaConf.create(config))
+            controlling = asyncio.create_task(controller.run())
+            try:
+                await asyncio.to_thread(trainer.register_model, [MODEL])
+                return await asyncio.to_thread(trainer.enqueue_and_wait_until_completed, data, is_train=True)
+            finally:
+                controller.stop()
+                await controlling
+                served.should_exit = True
+                await serving
+
+    passed, failed, ungraded, of_endpoint = sorted(asyncio.run(completed()), key=lambda rollout: rollout.sample_idx_in_step)
+    assert [rollout.final_reward for rollout in (passed, failed, of_endpoint)] == [1.0, 0.0, 1.0]
+    for rollout in (passed, failed, of_endpoint):
+        assert rollout.rollout_state == "succeeded"
+        (triplet,) = rollout.triplets
+        assert triplet.prompt["token_ids"]
+        assert len(triplet.response["token_ids"]) == len(triplet.response["log_probs"]) > 0
+    assert (ungraded.rollout_state, ungraded.final_reward, ungraded.triplets) == ("failed", None, []), "nothing of it is trained on"

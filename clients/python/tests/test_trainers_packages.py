@@ -9,7 +9,7 @@ import pytest
 from recorded import Pairs, pairs_of, recorded
 from routed import LAYERS, TOP_K, row_of, with_rows
 
-from rolloutd.trainers import Record, longest, nemo_gym, skyrl, tinker, trained, verifiers, verl
+from rolloutd.trainers import Record, agentlightning, longest, nemo_gym, skyrl, tinker, trained, verifiers, verl
 from rolloutd.trainers.experts import Shape
 
 RECORDS = recorded()
@@ -115,4 +115,42 @@ def test_tinker_joins_the_transitions_to_the_sequences() -> None:
         for datum in data:
             inputs = {name: values.to_torch() for name, values in datum.loss_fn_inputs.items()}
             pairs += tensor_pairs(inputs["target_tokens"], inputs["mask"], inputs["logprobs"])
+    assert pairs == pairs_of(RECORDS)
+
+
+def test_art_makes_its_batch_of_the_choices() -> None:
+    art = pytest.importorskip("art", reason="openpipe-art is not installed")
+    from art.preprocessing.tokenize import tokenize_trajectory_groups
+
+    from rolloutd.art import trajectory
+
+    pairs: Pairs = Counter()
+    for record in RECORDS:
+        made = trajectory(record)
+        assert (made is None) == (not trained(record))
+        if made is None:
+            continue
+        # Without a second rollout of another reward, the trainer has no advantage.
+        other = art.Trajectory(messages_and_choices=[], reward=made.reward + 1)
+        rows = list(tokenize_trajectory_groups(None, [art.TrajectoryGroup([made, other])], False, True))
+        assert sorted(len(row.token_ids) for row in rows) == sorted(s.spans[-1].stop for s in trained(record))
+        assert all(row.advantage < 0 for row in rows)
+        for row in rows:
+            pairs += tensor_pairs(row.token_ids, row.assistant_mask, row.logprobs)
+    assert pairs == pairs_of(RECORDS)
+
+
+def test_agentlightning_reads_the_events() -> None:
+    schemas = pytest.importorskip("agentlightning.schemas", reason="agentlightning is not installed")
+    from agentlightning.server.routes.events import _dedupe_model_requests_by_prompt_token_ids, _to_triplet_format
+
+    pairs: Pairs = Counter()
+    for record in RECORDS:
+        made = [schemas.Event(**event, rollout_id="r", attempt_id="0", timestamp=0) for event in agentlightning.events(record)]
+        read = _dedupe_model_requests_by_prompt_token_ids([_to_triplet_format(event) for event in made])
+        assert [event.data["value"] for event in read if event.event_type == "reward"] == ([] if record.reward is None else [record.reward])
+        for event in read:
+            if event.event_type == "model_request":
+                assert event.data["prompt_token_ids"]
+                pairs.update(zip(event.data["response_token_ids"], event.data["response_log_probs"], strict=True))
     assert pairs == pairs_of(RECORDS)
