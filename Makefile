@@ -85,7 +85,9 @@ generate:
 redteam:
 	deploy/suite.sh redteam-grading redteam-sandbox redteam-server redteam-fuzz
 
-# The server as an image for OpenEnv's tools, as deploy/openenv describes it.
+# All roles as one image, for docker-compose.yml, Kubernetes and OpenEnv's tools. Its binaries are static, since the image may
+# have another C library than this machine.
+image: export CGO_ENABLED := 0
 image: build
 	mkdir -p deploy/openenv/bin
 	cp $(BIN)/rolloutd $(BIN)/rolloutd-dev $(BIN)/sandboxd deploy/openenv/bin/
