@@ -2,15 +2,16 @@
 import { get, post } from "./api.js";
 import { $, complain, el, show, table } from "./dom.js";
 import { endpoints, state } from "./endpoints.js";
-import { keep } from "./keep.js";
+import { keep, seldom } from "./keep.js";
 import { visible } from "./text.js";
 
 const most = 100; // of the rollouts whose state is asked for
 
 /** list shows hosts, endpoints and waiting rollouts, and keeps them fresh until another page is opened. */
 export async function list() {
+  const probes = seldom(endpoints);
   const draw = async () => {
-    const [hosts, known, running] = await Promise.all([get("hosts").catch((error) => error), endpoints(), get(`rollouts?status=running&detail=true&limit=${most}`)]);
+    const [hosts, known, running] = await Promise.all([get("hosts").catch((error) => error), probes(), get(`rollouts?status=running&detail=true&limit=${most}`)]);
     drawHosts(hosts, draw);
     $("endpoint-list").replaceChildren(...table(["Endpoint", "Probe", "Model", "URL"], (known ?? []).map((e) => [e.endpoint, state(e), visible(e.model ?? ""), visible(e.url ?? "")])));
     drawWaiting(running);

@@ -21,3 +21,16 @@ export async function keep(draw) {
 export function stop() {
   pageLeft.abort();
 }
+
+const rarely = 30_000; // what costs the server more than a look at a state
+
+/** seldom returns a function that asks at most twice a minute, and else has the answer before. */
+export function seldom(ask) {
+  let [at, last] = [-Infinity, null];
+  return async () => {
+    if (performance.now() - at < rarely) return last;
+    last = await ask();
+    at = performance.now();
+    return last;
+  };
+}

@@ -3,7 +3,7 @@ import { get, post } from "./api.js";
 import { curves } from "./curves.js";
 import { $, complain, el, facts, link, section, table } from "./dom.js";
 import { groupLink } from "./groups.js";
-import { keep } from "./keep.js";
+import { keep, seldom } from "./keep.js";
 
 const maxItems = 100; // of a list
 
@@ -28,9 +28,10 @@ export async function producer(id) {
   const history = el("div"); // redrawn only if it has changed, so that an open table stays open
   const rollouts = { id_prefix: id + "-" };
   const listOf = (filters = {}) => "#/rollouts?" + new URLSearchParams({ ...rollouts, ...filters });
+  const count = seldom(() => get("counts?" + new URLSearchParams(rollouts)).catch(() => null)); // a server without an index has none
   let drawn = "";
   const draw = async () => {
-    const [state, backlog, counts] = await Promise.all([get(path), get(`deliveries?limit=${maxItems}`), get("counts?" + new URLSearchParams(rollouts)).catch(() => null)]);
+    const [state, backlog, counts] = await Promise.all([get(path), get(`deliveries?limit=${maxItems}`), count()]);
     const now = JSON.stringify(counts?.periods);
     if (now !== drawn && counts) history.replaceChildren(el("h2", {}, "Rollouts over time"), el("p", {}, el("a", { href: listOf() }, "All of them")), curves(counts.periods, listOf));
     drawn = now;

@@ -2,7 +2,7 @@
 import { get } from "./api.js";
 import { curves } from "./curves.js";
 import { $, el, facts } from "./dom.js";
-import { keep } from "./keep.js";
+import { keep, seldom } from "./keep.js";
 import { visible } from "./text.js";
 
 /** task shows one task, and keeps it fresh until another page is opened. */
@@ -11,8 +11,9 @@ export async function task(id) {
   const live = el("div");
   $("task").replaceChildren(el("h2", { id: "task-title" }, visible(id)), el("p", {}, el("a", { href: listOf() }, "Its rollouts")), live);
   let drawn = "";
+  const count = seldom(() => get("counts?" + new URLSearchParams({ task_id: id })));
   await keep(async () => {
-    const counts = await get("counts?" + new URLSearchParams({ task_id: id }));
+    const counts = await count();
     const now = JSON.stringify(counts);
     if (now === drawn) return; // an open table stays open
     drawn = now;
