@@ -363,6 +363,15 @@ func (f *fake) aborted(id string) bool {
 	return f.aborts[id] != ""
 }
 
+func (f *fake) TaskFiles(_ context.Context, id string) (map[string]string, error) {
+	s, _ := f.spec(id)
+	if s.Task.FilesRef != nil {
+		return map[string]string{"/home/user/workdir/a.txt": "of the archive"}, nil
+	}
+
+	return s.Task.Files, nil
+}
+
 func (f *fake) Spec(_ context.Context, id string) (rollout.Spec, error) {
 	s, there := f.spec(id)
 	if !there {

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rolloutd/rolloutd/envserver"
+	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
 // Clients read the tasks of configured sets, and the arguments of their own rollouts alone, without keys.
@@ -50,6 +51,16 @@ func TestArgumentsOverREST(t *testing.T) {
 	require.Contains(t, out, `"verify":["true"]`)
 	require.NotContains(t, out, "secret")
 	require.NotContains(t, out, "sealed")
+
+	r.fake.mu.Lock()
+	stored := r.fake.specs["own"]
+	stored.Task.FilesRef = &rollout.Ref{}
+	r.fake.specs["own"] = stored
+	r.fake.mu.Unlock()
+
+	_, out = get("/rollouts/own/arguments", alice)
+	require.Contains(t, out, `"upload_files":{"/home/user/workdir/a.txt":"of the archive"}`)
+	require.NotContains(t, out, "left_out")
 
 	status, out = get("/rollouts/own/arguments", bob)
 	require.Equal(t, http.StatusNotFound, status, out)

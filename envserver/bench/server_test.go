@@ -161,6 +161,9 @@ func (none) List(context.Context, rollout.Filter) (rollout.Page, error) {
 func (none) Spec(_ context.Context, id string) (rollout.Spec, error) {
 	return rollout.Spec{}, missing(id)
 }
+func (none) TaskFiles(_ context.Context, id string) (map[string]string, error) {
+	return nil, missing(id)
+}
 func (none) Counts(context.Context, rollout.Filter) (rollout.Counts, error) {
 	return rollout.Counts{}, nil
 }

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
@@ -183,4 +184,41 @@ func (s *Store) Renew(ctx context.Context, key string) error {
 	_, err = s.Put(ctx, key, r)
 
 	return err
+}
+
+// ErrNotText is the error of Texts for an archive that has more than a few texts.
+var ErrNotText = errors.New("the archive has a file that is no text, or is too large")
+
+// headerSize is that of a file's header in an archive, in bytes.
+const headerSize = 512
+
+// Texts reads an archive of PutArchive back: its files by their absolute paths. It is ErrNotText if they have more than
+// most bytes with their headers, or one is not UTF-8.
+func (s *Store) Texts(ctx context.Context, archive rollout.Ref, most int64) (map[string]string, error) {
+	r, err := s.Reader(ctx, archive.Key)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+
+	in := tar.NewReader(r)
+	texts := map[string]string{}
+
+	for {
+		h, err := in.Next()
+		if errors.Is(err, io.EOF) {
+			return texts, nil
+		}
+
+		if err != nil || h.Size > most {
+			return nil, ErrNotText
+		}
+
+		content, err := io.ReadAll(in)
+		if most -= headerSize + int64(len(content)); err != nil || most < 0 || !utf8.Valid(content) {
+			return nil, ErrNotText
+		}
+
+		texts[rollout.Home+"/"+h.Name] = string(content)
+	}
 }

@@ -21,6 +21,8 @@ type Rollouts interface {
 	Counts(ctx context.Context, f rollout.Filter) (rollout.Counts, error)
 	// Spec is what a rollout was started with; fault.NotFound when nobody has it any more.
 	Spec(ctx context.Context, id string) (rollout.Spec, error)
+	// TaskFiles are the files of its task by their absolute paths; nil: it has none, or they are not a few texts.
+	TaskFiles(ctx context.Context, id string) (map[string]string, error)
 	// Index calls read with the index of a rollout's trace; fault.NotFound when there is none. read may be called
 	// again, and must not use the index afterwards.
 	Index(ctx context.Context, id string, read func(*traceindex.Index) error) error
@@ -95,6 +97,14 @@ func (o owned) Spec(ctx context.Context, id string) (rollout.Spec, error) {
 	}
 
 	return o.all.Spec(ctx, id)
+}
+
+func (o owned) TaskFiles(ctx context.Context, id string) (map[string]string, error) {
+	if err := o.check(ctx, id); err != nil {
+		return nil, err
+	}
+
+	return o.all.TaskFiles(ctx, id)
 }
 
 func (o owned) Wait(ctx context.Context, id string) (rollout.Result, error) {

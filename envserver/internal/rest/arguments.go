@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"context"
 	"net/http"
 
 	"github.com/go-chi/chi/v5"
@@ -17,12 +18,22 @@ type argumentsAnswer struct {
 }
 
 func (a *API) getArguments(w http.ResponseWriter, r *http.Request) {
-	spec, err := a.Rollouts.Spec(r.Context(), chi.URLParam(r, "id"))
+	answer, err := a.argumentsOf(r.Context(), chi.URLParam(r, "id"))
+	answerWith(w, answer, err)
+}
 
-	var answer argumentsAnswer
-	if err == nil {
-		answer.Arguments, answer.LeftOut = a.Env.Tools.Arguments(spec)
+func (a *API) argumentsOf(ctx context.Context, id string) (answer argumentsAnswer, err error) {
+	spec, err := a.Rollouts.Spec(ctx, id)
+	if err != nil {
+		return answer, err
 	}
 
-	answerWith(w, answer, err)
+	files, err := a.Rollouts.TaskFiles(ctx, id)
+	if files != nil {
+		spec.Task.Files, spec.Task.FilesRef = files, nil
+	}
+
+	answer.Arguments, answer.LeftOut = a.Env.Tools.Arguments(spec)
+
+	return answer, err
 }

@@ -172,6 +172,24 @@ func (c *Client) Spec(ctx context.Context, id string) (spec rollout.Spec, err er
 	return spec, err
 }
 
+// maxTexts bounds the files that TaskFiles returns, in bytes.
+const maxTexts = 1 << 20
+
+// TaskFiles returns the files of a rollout's task by their absolute paths; nil: they are not texts of 1 MiB at most.
+func (c *Client) TaskFiles(ctx context.Context, id string) (map[string]string, error) {
+	spec, err := c.Spec(ctx, id)
+	if err != nil || spec.Task.FilesRef == nil {
+		return spec.Task.Files, err
+	}
+
+	texts, err := c.store.Texts(ctx, *spec.Task.FilesRef, maxTexts)
+	if errors.Is(err, store.ErrNotText) || fault.Is(err, fault.NotFound) {
+		return nil, nil
+	}
+
+	return texts, err
+}
+
 // byReference moves the task's files to the store: they may be larger than a workflow's input, and every
 // attempt would carry them.
 func (c *Client) byReference(ctx context.Context, spec rollout.Spec) (rollout.Spec, error) {

@@ -145,6 +145,34 @@ func TestSpecIsStartedAgain(t *testing.T) {
 	require.Equal(t, first.Task, f.workflows[rollout.WorkflowID("r2")].spec.Task)
 }
 
+// The files of a rollout's task are read from the store; there are none when the store has lost them.
+func TestTaskFiles(t *testing.T) {
+	t.Parallel()
+	rc, f, st := newClient(t)
+
+	ref, err := st.PutFiles(t.Context(), map[string]string{"a.txt": "A"})
+	require.NoError(t, err)
+
+	for _, c := range []struct {
+		ref  *rollout.Ref
+		want map[string]string
+	}{
+		{&ref, map[string]string{rollout.Workdir + "/a.txt": "A"}},
+		{&rollout.Ref{Key: "tasks/lost", Size: 3}, nil},
+		{nil, nil},
+	} {
+		stored := spec("r1")
+		stored.Task.FilesRef = c.ref
+		h := script{t: t}
+		h.started(stored)
+		f.events, f.length = h.events, len(h.events)
+
+		got, err := rc.TaskFiles(t.Context(), "r1")
+		require.NoError(t, err)
+		require.Equal(t, c.want, got)
+	}
+}
+
 // If no worker answers for a group or a producer that has begun, its state is unknown, and not that of a
 // new one. One that waits for its first worker has the state with which it begins.
 func TestStateWithoutAnAnswer(t *testing.T) {

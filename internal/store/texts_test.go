@@ -1,0 +1,43 @@
+package store_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/store"
+)
+
+// The files of a task are read back as they were, unless they are more than a few texts.
+func TestTextsOfAnArchive(t *testing.T) {
+	t.Parallel()
+
+	s := open(t, t.TempDir())
+
+	for name, c := range map[string]struct {
+		files, want map[string]string
+	}{
+		"texts": {
+			map[string]string{"a.txt": "größe\n", rollout.Home + "/b/c": ""},
+			map[string]string{rollout.Workdir + "/a.txt": "größe\n", rollout.Home + "/b/c": ""},
+		},
+		"bytes":    {map[string]string{"a": "\xff\x00"}, nil},
+		"large":    {map[string]string{"a": strings.Repeat("x", 5000)}, nil},
+		"together": {map[string]string{"a": strings.Repeat("x", 3000), "b": strings.Repeat("x", 3000)}, nil},
+		"many":     {map[string]string{"a": "", "b": "", "c": "", "d": "", "e": "", "f": "", "g": "", "h": "", "i": "", "j": "", "k": "", "l": "", "m": "", "n": "", "o": "", "p": ""}, nil},
+	} {
+		ref, err := s.PutFiles(t.Context(), c.files)
+		require.NoError(t, err)
+
+		got, err := s.Texts(t.Context(), ref, 4096)
+		if c.want == nil {
+			require.ErrorIs(t, err, store.ErrNotText, name)
+			continue
+		}
+
+		require.NoError(t, err, name)
+		require.Equal(t, c.want, got)
+	}
+}
