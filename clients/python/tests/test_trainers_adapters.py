@@ -431,12 +431,14 @@ def test_agentlightning_runs_what_its_controller_starts() -> None:
     from agentlightning.server.app import create_app
     from omegaconf import OmegaConf
 
-    proxy = {"model_name": "scripted", "include_log_probs": True, "train": {"temperature": 1.0}, "val": {"temperature": 0.0}}
+    proxy = {"model_name": "scripted", "include_log_probs": False, "train": {"temperature": 1.0}, "val": {"temperature": 0.0}}
     data = {
         "instruction": ["Say hello."] * 4,
         "rolloutd": [{}, {"verify": ["false"]}, {"setup": ["false"], "limits": {"attempts": 1}}, {"endpoint": "scripted"}],
     }
-    env_map = {"ROLLOUTD_SERVER": SERVER, "ROLLOUTD_TASK": json.dumps({"agent": "react", "verify": ["true"]}), "ROLLOUTD_ROW": "input"}
+    # The scripted model has another vocabulary for prompts of token ids.
+    task = {"agent": "react", "react": {"continuation": "messages"}, "verify": ["true"]}
+    env_map = {"ROLLOUTD_SERVER": SERVER, "ROLLOUTD_TASK": json.dumps(task), "ROLLOUTD_ROW": "input"}
 
     async def completed() -> Any:
         served = uvicorn.Server(uvicorn.Config(create_app({"key": "secret", "default_proxy": proxy}), port=0, log_level="warning"))

@@ -24,7 +24,7 @@ from .aio import AsyncClient
 from .errors import InvalidError, UnscoredError
 from .trainers import untrained
 from .trainers.agentlightning import events
-from .trainers.running import run_rollout
+from .trainers.running import pinned, run_rollout
 from .trl.rollouts import instruction_of
 
 # Seconds for an answer of the trainer's server.
@@ -35,7 +35,7 @@ class RolloutdAgent:
     """Runs the rollout that the controller's environment variables describe, and posts its reward and its calls as events.
 
     The arguments of the rollout are those of ROLLOUTD_TASK, then the row's `rolloutd`; the instruction is the row's `instruction`, or the last user message of
-    its `prompt`. Without `endpoint`, `base_url` or `model_key` the rollout calls the trainer's proxy. UnscoredError without a reward: then the
+    its `prompt`. Without `endpoint`, `base_url` or `model_key` the rollout calls the trainer's proxy, whose `train.temperature` must be 1. UnscoredError without a reward: then the
     rollout has failed, and nothing of it is trained on.
     """
 
@@ -66,6 +66,8 @@ class RolloutdAgent:
         if not arguments.keys() & {"endpoint", "base_url", "model_key"}:
             # The proxy records its calls as those of another attempt, so that the trainer takes the ones that are posted here.
             arguments |= {"base_url": re.sub("/attempt/[^/]+/", "/attempt/calls/", proxy), "model": "policy", "api_key": self._environment.get("AGL_KEY", "")}
+            if purpose == "train":
+                arguments = pinned(arguments, {"temperature": 1.0})  # the proxy's, whatever a call says
         return arguments
 
 
