@@ -14,6 +14,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/activities"
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/grading"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 	"github.com/rolloutd/rolloutd/internal/store"
@@ -372,4 +373,20 @@ func TestRoutedExpertsAreCollected(t *testing.T) {
 	_, err = other.CollectArtifacts(t.Context(), collectInput(nil))
 	require.NoError(t, err)
 	require.NotContains(t, other.result(t).Links, "routed_experts")
+}
+
+// The rewards of turns that a verifier gave are in the result.
+func TestTurnRewardsOfAVerifier(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	h.gate.trace = traceOf
+
+	reward, turns := 0.5, []rollout.TurnReward{{Turn: 1, Name: "style", Reward: 1}}
+	require.NoError(t, h.store.PutJSON(t.Context(), store.AttemptKey("r", 1, store.Grading), grading.Record{
+		Reward: &reward, TurnRewards: turns, Grading: rollout.Grading{Status: rollout.Graded},
+	}))
+
+	_, err := h.CollectArtifacts(t.Context(), collectInput(nil))
+	require.NoError(t, err)
+	require.Equal(t, turns, h.result(t).TurnRewards)
 }

@@ -10,6 +10,9 @@ func ParseRewards(text string, v rollout.Verifier) (map[string]float64, float64,
 	return parseRewards(text, v)
 }
 
+// ParseTurnRewards exports parseTurnRewards.
+func ParseTurnRewards(text string) ([]rollout.TurnReward, error) { return parseTurnRewards(text) }
+
 // CommandArgs exports commandArgs.
 func CommandArgs(command string) []string { return commandArgs(command) }
 

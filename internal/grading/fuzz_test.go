@@ -40,3 +40,20 @@ func FuzzParseRewards(f *testing.F) {
 		require.True(t, utf8.ValidString(problem))
 	})
 }
+
+// For any bytes, rewards of turns are those that a client could give too.
+func FuzzParseTurnRewards(f *testing.F) {
+	for _, text := range []string{`[{"turn": 1, "reward": 1}]`, `[{"turn": 2, "name": "a", "reward": 1e5}]`, `{}`, `[{}]`, "\xff", `[[[`} {
+		f.Add(text)
+	}
+
+	f.Fuzz(func(t *testing.T, text string) {
+		turns, err := grading.ParseTurnRewards(text)
+		if err != nil {
+			require.True(t, utf8.ValidString(err.Error()))
+			return
+		}
+
+		require.NoError(t, rollout.CheckTurnRewards("turns", turns))
+	})
+}

@@ -71,6 +71,9 @@ type Record struct {
 	// all that the verifier named, also without a Reward
 	Rewards map[string]float64 `json:"rewards,omitempty"`
 
+	// of turns, sorted
+	TurnRewards []rollout.TurnReward `json:"turn_rewards,omitempty"`
+
 	// why there is no reward
 	Error string `json:"error,omitempty"`
 

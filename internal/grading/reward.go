@@ -21,6 +21,9 @@ const (
 	// bytes that are read of the file of named rewards
 	maxRewardsFile = 64 << 10
 
+	// bytes that are read of the file of rewards of turns
+	maxTurnRewardsFile = 256 << 10
+
 	// bytes of a number in them
 	maxReward = 64
 )
@@ -83,6 +86,39 @@ func parseRewards(file string, v rollout.Verifier) (all map[string]float64, rewa
 	}
 
 	return all, reward, ""
+}
+
+// parseTurnRewards returns the rewards of turns in a JSON list of {"turn", "name", "reward"}, in the order of the turns.
+// The name may be absent.
+func parseTurnRewards(file string) ([]rollout.TurnReward, error) {
+	const name = "turn_rewards.json"
+
+	var list []struct {
+		Turn   int
+		Name   string
+		Reward *float64
+	}
+
+	from := json.NewDecoder(strings.NewReader(file))
+	from.DisallowUnknownFields()
+
+	if err := from.Decode(&list); err != nil || from.More() {
+		return nil, fmt.Errorf("%s holds %s, not a JSON list of objects with turn, reward and maybe name", name, quoteHead(file))
+	}
+
+	var turns []rollout.TurnReward
+
+	for i, one := range list {
+		if one.Reward == nil {
+			return nil, fmt.Errorf("%s[%d].reward: must be a number", name, i)
+		}
+
+		turns = append(turns, rollout.TurnReward{Turn: one.Turn, Name: one.Name, Reward: *one.Reward})
+	}
+
+	rollout.SortTurnRewards(turns)
+
+	return turns, rollout.CheckTurnRewards(name, turns)
 }
 
 func quoteHead(s string) string {

@@ -134,6 +134,52 @@ func TestNamedRewards(t *testing.T) {
 	require.Equal(t, map[string]float64{"score": 0.25, "lines": 3}, record.Rewards)
 }
 
+// A test script may write rewards of turns beside its reward. A file that is none of them is the verifier's fault.
+func TestTurnRewards(t *testing.T) {
+	t.Parallel()
+	a := newAttacked(t)
+
+	write := func(list string) rollout.Verifier {
+		return rollout.Verifier{Script: "echo 1 > $VERIFIER_DIR/reward.txt; echo '" + list + "' > $VERIFIER_DIR/turn_rewards.json\n"}
+	}
+
+	a.agent(t, "turns", cheat{})
+	record := a.grade(t, "turns", 0, style{verifier: write(`[{"turn": 3, "reward": -0.5}, {"turn": 1, "name": "style", "reward": 1}]`)}, 5*time.Minute)
+	require.NotNil(t, record.Reward, "%+v", record)
+	require.Equal(t, []rollout.TurnReward{{Turn: 1, Name: "style", Reward: 1}, {Turn: 3, Reward: -0.5}}, record.TurnRewards)
+
+	a.agent(t, "none", cheat{})
+	record = a.grade(t, "none", 0, style{verifier: write(`{"1": 0.5}`)}, 5*time.Minute)
+	require.Nil(t, record.Reward)
+	require.Equal(t, rollout.NoUsableReward, record.Grading.Status)
+	require.Contains(t, record.Error, "turn_rewards.json")
+}
+
+func TestParseTurnRewards(t *testing.T) {
+	t.Parallel()
+
+	for file, says := range map[string]string{
+		`[]`:                                   "",
+		`[{"turn":1,"reward":0.5}]`:            "",
+		`{}`:                                   "not a JSON list",
+		`[{"turn":1,"reward":0.5}] 2`:          "not a JSON list",
+		`[{"turn":1,"reward":0.5,"call":"x"}]`: "not a JSON list",
+		`[{"turn":1,"reward":"1"}]`:            "not a JSON list",
+		`[{"turn":1,"reward":1e999}]`:          "not a JSON list",
+		`[{"turn":1}]`:                         "reward: must be a number",
+		`[{"turn":0,"reward":1}]`:              "must be the number of a turn, from 1, got 0",
+		`[{"turn":1,"reward":1},{"turn":1,"reward":2}]`:                                 "must have one reward of each turn and name",
+		`[` + strings.Repeat(`{"turn":1,"reward":1},`, 3000) + `{"turn":1,"reward":1}]`: "must be at most 2000",
+	} {
+		_, err := grading.ParseTurnRewards(file)
+		if says == "" {
+			require.NoError(t, err, file)
+		} else {
+			require.ErrorContains(t, err, says)
+		}
+	}
+}
+
 // A reward file that cannot be read is the verifier's fault: the work cannot write it.
 func TestUnreadableRewardFiles(t *testing.T) {
 	t.Parallel()

@@ -40,6 +40,9 @@ const (
 
 	// several rewards by name; it takes precedence, as in Harbor
 	rewardsFile = wire.VerifierLogs + "/reward.json"
+
+	// rewards of single turns
+	turnRewardsFile = wire.VerifierLogs + "/turn_rewards.json"
 )
 
 // asVerifier is bash with these arguments as the verifier's user.
@@ -269,6 +272,25 @@ func (g *Grader) readReward(ctx context.Context, sb *sandbox.Sandbox, job Job, r
 		return g.readCommands(ctx, sb, job, record)
 	}
 
+	if err := g.readRewardFiles(ctx, sb, job, record); err != nil || record.Reward == nil {
+		return err
+	}
+
+	turns, err := job.rewardText(ctx, sb, path.Base(turnRewardsFile), maxTurnRewardsFile)
+	if err != nil || strings.TrimSpace(turns) == "" {
+		return err
+	}
+
+	if record.TurnRewards, err = parseTurnRewards(turns); err != nil {
+		record.Reward = nil
+		return verifierFailed("%v", err)
+	}
+
+	return nil
+}
+
+// readRewardFiles sets the reward that the test script wrote.
+func (g *Grader) readRewardFiles(ctx context.Context, sb *sandbox.Sandbox, job Job, record *Record) error {
 	named, err := job.rewardText(ctx, sb, path.Base(rewardsFile), maxRewardsFile)
 	if err != nil {
 		return err

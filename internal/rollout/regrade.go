@@ -141,6 +141,7 @@ type Regrade struct {
 	Grading Grading            `json:"grading"`
 
 	// as in a Result
+	TurnRewards    []TurnReward    `json:"turn_rewards,omitempty"`
 	Steps          []StepResult    `json:"steps,omitempty"`
 	VerifyResults  []CommandResult `json:"verify_results,omitempty"`
 	VerifierStdout string          `json:"verifier_stdout,omitempty"`

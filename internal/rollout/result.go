@@ -62,7 +62,7 @@ type Result struct {
 	// Rewards are the rewards by name that the verifier wrote to reward.json, of which Reward is one, or that the client
 	// gave with its score.
 	Rewards map[string]float64 `json:"rewards,omitempty"`
-	// TurnRewards are rewards of single turns, by turn and name.
+	// TurnRewards are rewards of single turns, by turn and name, that the verifier or the client gave.
 	TurnRewards []TurnReward `json:"turn_rewards,omitempty"`
 	// Steps are the steps of the task that ran. Grading and the verifier's output are those of the last one.
 	Steps []StepResult `json:"steps,omitempty"`

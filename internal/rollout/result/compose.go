@@ -103,6 +103,10 @@ func (c *Composer) addGrading(ctx context.Context, res *rollout.Result) error {
 	res.Grading = record.GradingOf(res.Outcome)
 	if res.Grading.Status != rollout.NotGraded {
 		res.Rewards = record.Rewards
+		// a step's verifier does not know the numbers of the turns before
+		if len(c.Head.Steps) == 0 {
+			res.TurnRewards = record.TurnRewards
+		}
 	}
 
 	res.VerifyResults, res.VerifierStdout, res.VerifierStderr = record.Commands, record.Stdout, record.Stderr

@@ -67,6 +67,8 @@ func (g *Regrader) Compose(ctx context.Context) (rollout.Regrade, error) {
 
 	if r.Steps[0].Name == "" {
 		r.Steps = nil
+	} else {
+		r.TurnRewards = nil
 	}
 
 	return r, nil
@@ -77,7 +79,7 @@ func (g *Regrader) Compose(ctx context.Context) (rollout.Regrade, error) {
 func addRecord(r *rollout.Regrade, record grading.Record) {
 	r.VerifyResults, r.VerifierStdout, r.VerifierStderr = record.Commands, record.Stdout, record.Stderr
 	r.ResourceCauses = append(r.ResourceCauses, record.Causes...)
-	r.TestExitCode = nil
+	r.TestExitCode, r.TurnRewards = nil, record.TurnRewards
 
 	if record.Script != nil {
 		r.TestExitCode = &record.Script.ExitCode
@@ -206,7 +208,7 @@ func (g *Regrader) change(res *rollout.Result, r *rollout.Regrade) {
 	}
 
 	res.Outcome = g.Spec.Parts[len(g.Spec.Parts)-1].Outcome
-	res.Reward, res.Rewards, res.Steps = r.Reward, r.Rewards, r.Steps
+	res.Reward, res.Rewards, res.TurnRewards, res.Steps = r.Reward, r.Rewards, r.TurnRewards, r.Steps
 	res.Grading = r.Grading
 	res.Grading.Before = before
 	res.VerifyResults, res.VerifierStdout, res.VerifierStderr = r.VerifyResults, r.VerifierStdout, r.VerifierStderr
