@@ -166,6 +166,7 @@ func (r *route) record(c *call, res *upstream.Result) *trace.Record {
 			Owed:         res.Owed,
 			Constrained:  c.ask.Constrained,
 			ModelVersion: res.Reply.ModelVersion,
+			Versions:     res.Reply.Versions,
 			Eval:         r.Model.Purpose == rollout.PurposeEval,
 			Fixes:        c.ask.Fixes,
 			Repaired:     res.Repaired,

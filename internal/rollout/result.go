@@ -310,6 +310,9 @@ type Turn struct {
 	UpstreamTries int             `json:"upstream_tries"`
 	ModelVersion  string          `json:"model_version,omitempty"`
 
+	// WeightVersions are the versions by spans of the completion's tokens, if the engine names several.
+	WeightVersions []VersionSpan `json:"weight_versions,omitempty"`
+
 	// base URL of the engine that was called last, where the endpoint has several
 	Engine string `json:"engine,omitempty"`
 

@@ -78,6 +78,11 @@ func (h *storedHead) writeReply(w *objectWriter) {
 
 	w.textIfAny("finish_reason", h.FinishReason)
 	w.textIfAny("model_version", h.ModelVersion)
+
+	if len(h.Versions) > 0 {
+		w.value("versions", h.Versions)
+	}
+
 	w.object("usage")
 	w.number("turns", int64(h.Usage.Turns))
 	w.number("prompt_tokens", h.Usage.PromptTokens)

@@ -70,6 +70,9 @@ type Head struct {
 	UpstreamError json.RawMessage `json:"upstream_error,omitempty"`
 	ModelVersion  string          `json:"model_version,omitempty"`
 
+	// as WeightVersions in rollout.Turn
+	Versions []rollout.VersionSpan `json:"versions,omitempty"`
+
 	// as in rollout.Turn
 	Engine string `json:"engine,omitempty"`
 

@@ -38,6 +38,7 @@ func TurnOf(r *trace.Record, delivered bool) rollout.Turn {
 		UpstreamError:      r.UpstreamError,
 		UpstreamTries:      r.Tries,
 		ModelVersion:       r.ModelVersion,
+		WeightVersions:     r.Versions,
 		Engine:             r.Engine,
 		Request:            readable(r.Request),
 		Rewritten:          r.Rewritten,

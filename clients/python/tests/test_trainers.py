@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from collections import Counter
 from typing import Any
 
@@ -152,6 +153,12 @@ def test_a_reply_that_is_cut_is_truncated() -> None:
 
 def test_versions_are_per_token_and_the_older_one_within_a_reply() -> None:
     assert token_versions(sequence()) == [None, None, 3, 3, None, None]
+
+    # as the engine names them by spans
+    first, *others = sequence().spans
+    exact = replace(sequence(), spans=(replace(first, version_spans=(("step-3", first.start, first.start + 1), ("step-4", first.start + 1, first.stop))), *others))
+    assert token_versions(exact)[: first.stop] == [None, None, 3, 4]
+    assert token_versions(fit(Record("r", "g", "t", "completed", 1.0, (exact,)), Limits(total=3))[0].sequences[0]) == [None, None, 3]
     assert version_range([sequence()]) == (3, 4)
     assert version_range([]) is None
 

@@ -207,6 +207,11 @@ func (s *Sequence) append(t *rollout.Turn, train bool) {
 		Images:       t.Images,
 		Flaws:        t.Flaws,
 	}
+	for _, v := range t.WeightVersions {
+		v.Start, v.Stop = v.Start+span.Start, v.Stop+span.Start
+		span.Versions = append(span.Versions, v)
+	}
+
 	if train {
 		for i := span.Start; i < span.Stop; i++ {
 			s.LossMask[i] = 1

@@ -45,6 +45,8 @@ type Span struct {
 	// an end of turn that was already there.
 	DoubledEnd   bool   `json:"doubled_end,omitempty"`
 	ModelVersion string `json:"model_version,omitempty"`
+	// Versions are the versions by spans of TokenIDs, if the engine named several for the reply.
+	Versions []rollout.VersionSpan `json:"versions,omitempty"`
 
 	// as sent to the endpoint; nil: the endpoint's default
 	Temperature *float64 `json:"temperature,omitempty"`

@@ -30,6 +30,15 @@ func (s *Sequence) Versions() iter.Seq[string] {
 			if !span.Train || span.ModelVersion == "" {
 				continue
 			}
+			for _, v := range span.Versions {
+				if !yield(v.Version) {
+					return
+				}
+			}
+
+			if len(span.Versions) > 0 {
+				continue
+			}
 			// "a..b": it changed during the reply
 			for name := range strings.SplitSeq(span.ModelVersion, "..") {
 				if !yield(name) {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/trajectory/sequence"
 )
 
@@ -43,4 +44,20 @@ func TestVersions(t *testing.T) {
 		{Train: true, ModelVersion: "a"}, {ModelVersion: "titles"}, {Train: true}, {Train: true, ModelVersion: "a..b"},
 	}}
 	require.Equal(t, []string{"a", "a", "b"}, slices.Collect(s.Versions()))
+}
+
+// The versions of a reply by spans of its tokens are at their places in the sequence.
+func TestVersionsOfSpans(t *testing.T) {
+	t.Parallel()
+
+	built, err := sequence.Build([]rollout.Turn{{
+		Turn: 1, Kind: rollout.KindAgent, Delivered: true, Train: true, ModelVersion: "step-1..step-3",
+		PromptTokenIDs: []int32{1, 2, 3}, CompletionTokenIDs: []int32{4, 5, 6}, PerTokenLogps: []float64{-1, -1, -1},
+		WeightVersions: []rollout.VersionSpan{{Version: "step-1", Stop: 1}, {Version: "step-2", Start: 1, Stop: 2}, {Version: "step-3", Start: 2, Stop: 3}},
+	}}, sequence.Choice{})
+	require.NoError(t, err)
+	require.Equal(t,
+		[]rollout.VersionSpan{{Version: "step-1", Start: 3, Stop: 4}, {Version: "step-2", Start: 4, Stop: 5}, {Version: "step-3", Start: 5, Stop: 6}},
+		built.Sequences[0].Spans[0].Versions)
+	require.Equal(t, []string{"step-1", "step-2", "step-3"}, slices.Collect(built.Sequences[0].Versions()))
 }

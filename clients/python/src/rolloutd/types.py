@@ -257,6 +257,7 @@ class Span:
     temperature: float | None
     reward: float | None = None  # the turn's own, besides that of the rollout
     rewards: Mapping[str, float] = field(default_factory=dict)  # further rewards of the turn, by name
+    version_spans: tuple[tuple[str, int, int], ...] = ()  # version, start and stop, where the engine named several versions for the reply
 
     @property
     def versions(self) -> tuple[str, str]:
@@ -278,6 +279,7 @@ class Span:
             temperature=raw.get("temperature"),
             reward=raw.get("reward"),
             rewards=raw.get("rewards") or {},
+            version_spans=tuple((v["version"], v["start"], v["stop"]) for v in raw.get("versions") or ()),
         )
 
 

@@ -26,6 +26,9 @@ type Reply struct {
 	// version of the weights, from the engine or a trainer; "a..b" if it changed during the reply
 	ModelVersion string
 
+	// Versions are the engine's versions by spans of tokens, if there are several.
+	Versions []rollout.VersionSpan
+
 	PromptTokenIDs []int32
 
 	// position of PromptTokenIDs: after Event in its data, in a Stream in all of it
@@ -64,9 +67,6 @@ type Reply struct {
 	// SGLang's meta_info
 	meta    []token
 	version string
-
-	// the first and the last version by SGLang's spans
-	spans [2]string
 
 	// the API's end mark came
 	over bool
@@ -155,12 +155,21 @@ func (r *Reply) Finish() {
 
 // settleVersion prefers the engine's versions by spans of tokens over the version that it named last.
 func (r *Reply) settleVersion() {
-	switch first, last := r.spans[0], r.spans[1]; {
-	case first == "":
+	n := len(r.Versions)
+	if n == 0 {
+		return
+	}
+
+	switch first, last := r.Versions[0].Version, r.Versions[n-1].Version; {
+	case first == "" || last == "":
 	case first == last:
 		r.ModelVersion = first
 	default:
 		r.ModelVersion = first + ".." + last
+	}
+
+	if n == 1 || !rollout.Spanned(r.Versions, len(r.TokenIDs)) {
+		r.Versions = nil
 	}
 }
 

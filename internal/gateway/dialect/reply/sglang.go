@@ -2,8 +2,10 @@ package reply
 
 import (
 	"bytes"
+	"strconv"
 
 	"github.com/rolloutd/rolloutd/internal/rawjson"
+	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
 // metaInfo reads SGLang's report on a choice, from return_meta_info: the version of the weights, and the
@@ -98,26 +100,42 @@ func (r *Reply) versionSpans(c *rawjson.Cursor) {
 		return
 	}
 
-	var first, last string
+	r.Versions = r.Versions[:0]
 
-	for range c.Elements {
-		if c.Peek() != '{' {
+	for n := range c.Elements {
+		if c.Peek() != '{' || n >= maxVersions {
 			c.Skip()
 			continue
 		}
 
+		var span rollout.VersionSpan
+
 		for key := range c.Fields {
-			value := c.Skip()
-
-			if string(key) != "version" {
-				continue
-			}
-
-			if last = shortText(bytes.Trim(value, `"`)); first == "" {
-				first = last
+			switch string(key) {
+			case "version":
+				span.Version = shortText(bytes.Trim(c.Skip(), `"`))
+			case "start":
+				span.Start = positionOf(c.Skip())
+			case "end":
+				span.Stop = positionOf(c.Skip())
+			default:
+				c.Skip()
 			}
 		}
+
+		r.Versions = append(r.Versions, span)
+	}
+}
+
+// maxVersions bounds the spans of a reply.
+const maxVersions = 1 << 10
+
+// positionOf reads the position of a token; -1: it is none.
+func positionOf(raw []byte) int {
+	n, err := strconv.Atoi(string(raw))
+	if err != nil {
+		return -1
 	}
 
-	r.spans = [2]string{first, last}
+	return n
 }

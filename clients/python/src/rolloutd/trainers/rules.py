@@ -38,13 +38,16 @@ def token_logprobs(sequence: Sequence, elsewhere: float = 0.0) -> list[float]:
 def token_versions(sequence: Sequence) -> list[int | None]:
     """The version of the weights that sampled each token: the last number in its name; None for other tokens, and where it is unknown.
 
-    The weights of a reply may have been replaced while it was sampled. Which token was the first of the new ones is unknown, so all tokens
-    of such a reply have the older version.
+    The weights of a reply may have been replaced while it was sampled. Where the engine does not say which token was the first of the new ones, all
+    tokens of such a reply have the older version.
     """
     versions: list[int | None] = [None] * len(sequence.token_ids)
     for span in sequence.spans:
         known = [v for v in map(version_number, span.versions) if v is not None]
         versions[span.start : span.stop] = [min(known, default=None)] * (span.stop - span.start)
+        for name, start, stop in span.version_spans:
+            end = min(stop, span.stop)  # the reply may be cut
+            versions[start:end] = [version_number(name)] * (end - start)
     return versions
 
 
