@@ -30,6 +30,7 @@ func (s *Sequence) Versions() iter.Seq[string] {
 			if !span.Train || span.ModelVersion == "" {
 				continue
 			}
+
 			for _, v := range span.Versions {
 				if !yield(v.Version) {
 					return
