@@ -99,7 +99,8 @@ func storePruneCommand(s std) *cobra.Command {
 			"--older-than, oldest first. It keeps rollouts without a result, those that rolloutd keep pins, and those of groups\n" +
 			"that run, that a sink has not acknowledged, or whose producer may run. What a trainer fetches by itself is\n" +
 			"acknowledged by nobody: choose an age that it does not reach. Without --outcome it also deletes records of groups,\n" +
-			"producers, deliveries and hosts of that age that no rollout needs, and task files that were not used for 120 days.",
+			"producers, deliveries and hosts of that age that no rollout needs, and, after 120 days without a write or use, rollouts\n" +
+			"without a result and task files.",
 	}
 	f.register(cmd)
 	cmd.Flags().StringVar(&older, "older-than", "", "age from which rollouts may be deleted, such as 30d or 36h; required")

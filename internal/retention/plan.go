@@ -230,7 +230,7 @@ func (p Pruner) keeps(ctx context.Context, r *Rollout, groups *groups) (Reason, 
 
 	head, err := p.head(ctx, r.ID)
 	if fault.Is(err, fault.NotFound) {
-		return NoResult, nil
+		return p.keepsLost(ctx, r)
 	}
 
 	if err != nil {
@@ -251,6 +251,23 @@ func (p Pruner) keeps(ctx context.Context, r *Rollout, groups *groups) (Reason, 
 	}
 
 	return groups.keeps(ctx, r.groupID)
+}
+
+// keepsLost is keeps for a rollout without a result. None runs for MinTaskAge without a write; it then has lost its
+// workflow, for instance with Temporal's database.
+func (p Pruner) keepsLost(ctx context.Context, r *Rollout) (Reason, error) {
+	if len(p.Policy.Outcomes) > 0 || p.Now.Sub(r.At) < MinTaskAge {
+		return NoResult, nil
+	}
+
+	r.groupID, _ = rollout.GroupOfMember(r.ID)
+
+	pinned, err := p.pinned(ctx, *r)
+	if err != nil || pinned {
+		return Pinned, err
+	}
+
+	return "", nil
 }
 
 // head reads a result without the parts that can be large. A rollout of an earlier version has only the whole result.

@@ -10,7 +10,7 @@ import (
 
 // Prune deletes what the plan lists and returns the number of deleted rollouts. A rollout that was pinned or written to
 // since the plan stays. The result is deleted last, so that a run that was interrupted is continued by the next one: a
-// rollout without a result is never deleted.
+// rollout without a result is kept for MinTaskAge.
 func (p Pruner) Prune(ctx context.Context, plan Plan) (deleted int, err error) {
 	for _, r := range plan.Delete {
 		done, err := p.delete(ctx, r)

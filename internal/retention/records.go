@@ -12,7 +12,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/store"
 )
 
-// MinTaskAge is the least age of task files that may be deleted. Whatever starts a rollout writes its files anew if they
+// MinTaskAge is the least age of task files, and of rollouts without a result, that may be deleted. Whatever starts a rollout writes its files anew if they
 // are older than a day, and a rollout may wait 100 days for a host.
 const MinTaskAge = 120 * 24 * time.Hour
 

@@ -166,6 +166,39 @@ func TestPlan(t *testing.T) {
 	require.Equal(t, []string{"older"}, ids(plan), "the oldest go until the store is small enough")
 }
 
+// A rollout without a result may run. It has lost its workflow if nothing was written for longer than any rollout runs.
+func TestRolloutsWithoutAResultGo(t *testing.T) {
+	t.Parallel()
+
+	d := newDeployment(t)
+	for id, age := range map[string]time.Duration{
+		"running": 119 * day, "lost": 121 * day, "pinned": 121 * day, "kept-0": 121 * day,
+	} {
+		d.put(t, store.AttemptKey(id, 1, store.Trace), []byte("{}"))
+		d.age(t, "rollouts/"+id, age)
+	}
+
+	for _, id := range []string{"pinned", "kept"} {
+		require.NoError(t, retention.Pin(t.Context(), d.Store, id, true))
+	}
+
+	plan, err := d.pruner(retention.Policy{OlderThan: day, Outcomes: []rollout.Outcome{rollout.Aborted}}).Plan(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, ids(plan), "it has no outcome")
+
+	p := d.pruner(retention.Policy{OlderThan: day})
+	plan, err = p.Plan(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []string{"lost"}, ids(plan))
+	require.Equal(t, map[retention.Reason]int{retention.NoResult: 1, retention.Pinned: 2}, plan.Kept)
+
+	deleted, err := p.Prune(t.Context(), plan)
+	require.NoError(t, err)
+	require.Equal(t, 1, deleted)
+	require.NoDirExists(t, filepath.Join(d.dir, "rollouts", "lost"))
+	require.DirExists(t, filepath.Join(d.dir, "rollouts", "running"))
+}
+
 func TestPolicyRefuses(t *testing.T) {
 	t.Parallel()
 
