@@ -213,6 +213,7 @@ func TestPageOfTheForm(t *testing.T) {
 
 	b.run(chromedp.Click(`//section[@id="rollout"]//button[text()="Edit and run"]`))
 	b.waitForText("#preset-note", "Filled like")
+	b.eventually(`document.querySelector("#preset").selectedOptions[0].textContent === "another rollout"`)
 	b.eventually(value("instruction") + ` === "Write <b>hello.py</b>." && ` + value("endpoint") + ` === "vllm" && ` + value("limits.turns") + ` === "7"`)
 	b.eventually(value("sandbox.memory_mib") + ` === "2048" && ` + value("sandbox.memory") + ` === ""`)
 	set("#run-fields [name='instruction']", "Do more.")

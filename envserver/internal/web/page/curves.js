@@ -18,7 +18,7 @@ const charts = [
 
 const length = (p) => (Date.parse(p.end) - Date.parse(p.start)) / 1000;
 
-// lost are the rollouts of a period that ended without a reward, by outcome.
+// tones are the colours of the outcomes; those of one cause share one.
 const tones = { completed: "good", agent_failed: "lost1", agent_timeout: "lost2", budget_exhausted: "lost2", verifier_failed: "lost3", setup_failed: "lost3", infra_failed: "lost4", aborted: "lost5" };
 
 /** curves returns the charts of the periods; listOf is the address of the list of rollouts with further filters. */

@@ -23,7 +23,7 @@ async function make() {
   const [all, known, sets] = await Promise.all([tools(), endpoints(), get("task_sets").then((list) => list.task_sets, () => [])]);
   const schema = all.find((t) => t.name === "start_rollout").inputSchema;
   const made = fields($("run-fields"), schema, { prefix: "run-", own: known ? { endpoint: choice(known) } : {} });
-  $("preset").replaceChildren(el("option", { value: "" }, "an empty form"), ...sets.map((name) => el("option", { value: name }, "a task of " + name)));
+  $("preset").replaceChildren(el("option", { value: "" }, "an empty form"), el("option", { value: "like", hidden: true }, "another rollout"), ...sets.map((name) => el("option", { value: name }, "a task of " + name)));
   $("preset").onchange = () => open({ task_set: $("preset").value });
   $("preset-task").onchange = () => open({ task_set: $("preset").value, task: $("preset-task").value });
   $("run-form").onsubmit = (event) => {
@@ -52,6 +52,7 @@ async function fill(query) {
   if (like) {
     const { arguments: args, left_out: missing } = await get(`rollouts/${encodeURIComponent(like)}/arguments`);
     form.fill(args);
+    $("preset").value = "like";
     note("Filled like ", el("a", { href: "#/rollouts/" + encodeURIComponent(like) }, like), ". ", missing ? `The form does not have its ${missing.join(", ").replaceAll("_", " ")}: Run again on its page keeps them.` : "");
   } else if (task) {
     form.fill(await get(`task_sets/${encodeURIComponent(set)}/arguments?` + new URLSearchParams({ task })));
@@ -75,6 +76,7 @@ async function start(button, { read }) {
   button.disabled = true;
   try {
     const { rollout_id: id } = await post("rollouts", read());
+    filled = ""; // the next one begins with its preset, not with what was changed
     location.hash = "#/rollouts/" + encodeURIComponent(id);
   } catch (error) {
     if (!blame($("run-fields"), error.message)) complain(error.message);
