@@ -49,7 +49,7 @@ func (a *RolloutArgs) setModel(m rollout.Model) {
 	a.Endpoint, a.Model, a.MaxTokensCap, a.TopLogprobs = m.Endpoint, m.Name, m.MaxTokensCap, m.TopLogprobs
 	a.Images, a.Price, a.Purpose = m.Images, m.Price, string(m.Purpose)
 	a.Continuation, a.UserTurn = string(m.Continuation), string(m.UserTurn)
-	a.OnEngineFault, a.Translate = string(m.OnEngineFault), string(m.Translate)
+	a.OnEngineFault, a.Translate, a.RoutedExperts = string(m.OnEngineFault), string(m.Translate), m.RoutedExperts
 
 	if m.Own || m.Endpoint == "" {
 		a.BaseURL = m.BaseURL
