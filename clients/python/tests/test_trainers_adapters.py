@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import sys
 from typing import Any
 
 import pytest
@@ -101,6 +102,65 @@ def test_verl_samples_by_its_own_engines() -> None:
         sampled = [id for id, bit in zip(output.response_ids, output.response_mask, strict=True) if bit]
         assert sampled == [*(CALL % 3).encode(), END, *b"Done.", END]
     assert len(module._engines) == 1
+
+
+def test_verl_leaves_groups_to_rolloutd(tmp_path: Any) -> None:
+    pytest.importorskip("verl.experimental.agent_loop.agent_loop", reason="verl is not installed")
+    import ray
+    import torch
+    import transfer_queue as tq
+    from hydra import compose, initialize_config_module
+    from omegaconf import OmegaConf
+    from transformers import LlamaConfig
+    from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
+    from verl.utils.tensordict_utils import get_tensordict
+
+    from rolloutd.verl_groups import RolloutdManager
+
+    word_tokenizer().save_pretrained(tmp_path)
+    LlamaConfig(architectures=["LlamaForCausalLM"], vocab_size=100, num_hidden_layers=1).save_pretrained(tmp_path)
+    loops = [{"name": "rolloutd", "_target_": "rolloutd.verl.RolloutdAgentLoop", "server": SERVER, "task": TASK}]
+    OmegaConf.save(OmegaConf.create(loops), tmp_path / "loops.yaml")
+    of_rollout = {"prompt_length": 16_384, "response_length": 4096, "n": 2}
+    of_agent = {"num_workers": 1, "default_agent_loop": "rolloutd", "agent_loop_config_path": tmp_path / "loops.yaml"}
+    with initialize_config_module("verl.trainer.config", version_base=None):
+        config = compose("ppo_trainer", [
+            "actor_rollout_ref.rollout.name=vllm", f"actor_rollout_ref.model.path={tmp_path}",
+            "transfer_queue.backend.SimpleStorage.num_data_storage_units=1",
+            *(f"actor_rollout_ref.rollout.{name}={value}" for name, value in of_rollout.items()),
+            *(f"actor_rollout_ref.rollout.agent.{name}={value}" for name, value in of_agent.items()),
+        ])  # fmt: skip
+
+    extra = [{}, {"rolloutd": {"setup": ["false"], "max_replacements": 0, "limits": {"attempts": 1}}}, {"rolloutd": {"agent": "none such"}}]
+    uids = ["passes", "lost", "refused"]
+    batch = get_tensordict({"uid": uids, "index": torch.arange(3), "raw_prompt": [PROMPT] * 3, "extra_info": extra}, {"global_steps": 7})
+    lines: dict[int, dict[str, float]] = {}
+
+    class Manager(RolloutdManager):
+        def log_health(self, step: int, health: Any) -> None:
+            lines[step] = health.line()
+
+    # TransferQueue's processes and the worker want a CPU each.
+    ray.init(num_cpus=4, include_dashboard=False, runtime_env={"env_vars": {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}})
+    try:
+        tq.init(config.transfer_queue)
+        manager = Manager.create(config=config, llm_client=None)
+        tq.kv_batch_put(keys=uids, partition_id="train", tags=[{"is_prompt": True, "status": "pending", "global_steps": 7}] * 3)
+        manager.generate_sequences(batch)
+        buffer = ReplayBuffer("sync", config.trainer, None, "drop", OmegaConf.create({}), poll_interval=0.1)
+        ends, _ = buffer.sample(global_steps=7, partition_id="train", batch_size=3)
+        assert {uid for uid in buffer.failure_keys["train"]} == {"lost", "refused"}
+        assert sorted(ends.keys) == ["passes_0_0", "passes_1_0"]
+        rows = tq.kv_batch_get(ends.keys, "train", select_fields=["rm_scores", "response_mask", "rollout_log_probs"])
+        manager.generate_sequences(batch[:1])
+    finally:
+        tq.close()
+        ray.shutdown()
+
+    for scores, mask, logprobs in zip(rows["rm_scores"], rows["response_mask"], rows["rollout_log_probs"], strict=True):
+        assert float(scores.sum()) == 1.0
+        assert len(mask) == len(logprobs) >= int(mask.sum()) > 0
+    assert (lines[7]["rolloutd/started"], lines[7]["rolloutd/trained"], lines[7]["rolloutd/lost/setup_failed"]) == (4, 2, 0.5)
 
 
 @pytest.mark.parametrize("step_wise", [False, True])

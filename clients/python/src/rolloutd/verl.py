@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -21,9 +22,9 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopOutp
 from .aio import AsyncClient
 from .engine import Call, Engine, Reply
 from .errors import UnscoredError
-from .trainers import Limits, Losses, fit, longest, untrained
+from .trainers import Health, Limits, Losses, Record, batch_health, fit, longest, untrained
 from .trainers.experts import Shape, routed
-from .trainers.running import pinned, run_rollout
+from .trainers.running import pinned, run_group, run_rollout
 from .trainers.verl import outputs
 from .trl.rollouts import instruction_of
 
@@ -31,6 +32,14 @@ log = logging.getLogger("rolloutd.verl")
 
 # The endpoint over each of the trainer's clients: a worker has one client, and makes an agent loop for each sample.
 _engines: WeakKeyDictionary[Any, Engine] = WeakKeyDictionary()
+
+
+@dataclass(frozen=True)
+class GroupOutputs:
+    """The outputs of each member of a group, none of a member without training data, and what became of its rollouts."""
+
+    members: list[list[AgentLoopOutput]]
+    health: Health
 
 
 @register("rolloutd")
@@ -61,22 +70,12 @@ class RolloutdAgentLoop(AgentLoopBase):
         async with AsyncClient(self._server, token=self._token) as client:
             record = await run_rollout(client, self._arguments(sampling_params, kwargs))
 
-        config = self.rollout_config
-        record, losses = fit(record, Limits(prompt=config.prompt_length, response=config.response_length))
-        if losses != Losses():
-            log.warning("rollout %s: %s exceed the lengths of the trainer", record.rollout_id, losses)
-
-        replay = Shape() if self._replays() else None
-        if replay is not None:
-            record, lacks = routed(record)
-            for lack in lacks:
-                log.warning("left out: %s", lack)
-
+        record, _ = self._fitted(record)
         several = "session_id" in kwargs  # trainer V1
         if not several and (best := longest(record.sequences)) is not None:
             record = type(record)(record.rollout_id, record.group, record.task_id, record.outcome, record.reward, (best,))
 
-        made = [AgentLoopOutput(**_with_steps(output, kwargs)) for output in outputs(record, replay=replay)]
+        made = self._outputs(record, kwargs)
         if several:
             if not made:
                 log.warning("left out: %s", untrained(record))
@@ -85,9 +84,38 @@ class RolloutdAgentLoop(AgentLoopBase):
             raise UnscoredError(untrained(record))
         return made[0]
 
-    def _arguments(self, sampling_params: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
+    async def run_group(self, sampling_params: Mapping[str, Any], size: int, row: Mapping[str, Any], purpose: str) -> GroupOutputs:
+        """Runs a prompt as a group, whose id is the `uid` of the row. rolloutd replaces members that fail for infrastructure."""
+        async with AsyncClient(self._server, token=self._token) as client:
+            run = await run_group(client, self._arguments(sampling_params, row, purpose), size)
+
+        fitted = [self._fitted(record) for record in run.records]
+        records = [record for record, _ in fitted]
+        for why in filter(None, map(untrained, records)):
+            log.warning("left out: %s", why)
+        losses = sum((lost for _, lost in fitted), Losses())
+        health = batch_health(records, replaced=run.replaced, losses=losses, current_version=int(row.get("global_steps") or 0))
+        return GroupOutputs([self._outputs(record, row) for record in records], health)
+
+    def _fitted(self, record: Record) -> tuple[Record, Losses]:
+        """What the trainer can take of a record, and what its lengths cost."""
+        config = self.rollout_config
+        record, losses = fit(record, Limits(prompt=config.prompt_length, response=config.response_length))
+        if losses != Losses():
+            log.warning("rollout %s: %s exceed the lengths of the trainer", record.rollout_id, losses)
+        if self._replays():
+            record, lacks = routed(record)
+            for lack in lacks:
+                log.warning("left out: %s", lack)
+        return record, losses
+
+    def _outputs(self, record: Record, row: Mapping[str, Any]) -> list[AgentLoopOutput]:
+        made = outputs(record, replay=Shape() if self._replays() else None)
+        return [AgentLoopOutput(**_with_steps(output, row)) for output in made]
+
+    def _arguments(self, sampling_params: Mapping[str, Any], row: Mapping[str, Any], purpose: str = "train") -> dict[str, Any]:
         own = (row.get("extra_info") or {}).get("rolloutd") or {}
-        arguments = {"instruction": instruction_of(row["raw_prompt"]), "purpose": "train", **self._task, **own}
+        arguments = {"instruction": instruction_of(row["raw_prompt"]), "purpose": purpose, **self._task, **own}
         if row.get("uid") is not None:
             arguments.setdefault("group_id", str(row["uid"]))
         if not arguments.keys() & {"endpoint", "base_url", "model_key"}:
