@@ -13,7 +13,7 @@ from routed import LAYERS, TOP_K, row_of, with_rows
 
 from rolloutd import InvalidError, ProtocolError, RoutedExperts, Sequence
 from rolloutd.aio import AsyncClient
-from rolloutd.trainers import Limits, fit, slime, trained, verl
+from rolloutd.trainers import Limits, fit, skyrl, slime, trained, verl
 from rolloutd.trainers.experts import Shape, expert_rows, routed, unrouted, with_experts
 
 pytest.importorskip("numpy", reason="numpy is not installed")
@@ -91,3 +91,7 @@ def test_the_shapes_of_trainers() -> None:
         rows = [sample["rollout_routed_experts"] for sample in slime.samples_of(record, 0.0, 1, ROUTER)]
         assert [of.shape for of in rows] == [(n, LAYERS, TOP_K) for n in lengths or [1]]
         assert all(of[:, layer].any() for of in rows for layer in range(LAYERS))
+    for made in (skyrl.linear(with_rows(recorded()), replay=ROUTER), skyrl.stepwise(with_rows(recorded()), replay=ROUTER)):
+        output = made.output(None, stepwise=True)
+        lengths = [len(p) + len(r) - 1 for p, r in zip(output["prompt_token_ids"], output["response_ids"], strict=True)]
+        assert [routes.shape for routes in output["rollout_expert_indices"]] == [(n, LAYERS, TOP_K) for n in lengths]

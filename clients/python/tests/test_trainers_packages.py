@@ -50,6 +50,21 @@ def test_verl_takes_the_outputs() -> None:
 
 
 @pytest.mark.parametrize("stepwise", [False, True])
+def test_skyrl_validates_routed_experts(stepwise: bool) -> None:
+    base = pytest.importorskip("skyrl.train.generators.base", reason="skyrl is not installed")
+    from skyrl.train.utils.trainer_utils import validate_generator_output
+
+    rows = (skyrl.stepwise if stepwise else skyrl.linear)(with_rows(RECORDS), replay=Shape(LAYERS, TOP_K))
+    output = base.GeneratorOutput(**rows.output([base.TrajectoryID(r.group, i) for i, r in enumerate(RECORDS)], stepwise=stepwise))
+    validate_generator_output(len(RECORDS), output, step_wise=stepwise)
+    for prompt, response, mask, routes in zip(
+        output["prompt_token_ids"], output["response_ids"], output["loss_masks"], output["rollout_expert_indices"], strict=True
+    ):
+        tokens = prompt + response
+        assert not any(mask) or routes.tolist() == [row_of(tokens[: i + 1]) for i in range(len(tokens) - 1)]
+
+
+@pytest.mark.parametrize("stepwise", [False, True])
 def test_skyrl_validates_the_output(stepwise: bool) -> None:
     base = pytest.importorskip("skyrl.train.generators.base", reason="skyrl is not installed")
     from skyrl.train.utils.trainer_utils import validate_generator_output

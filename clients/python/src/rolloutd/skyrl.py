@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,9 +11,12 @@ from skyrl.train.generators.base import GeneratorInput, GeneratorInterface, Gene
 
 from .aio import AsyncClient
 from .trainers import Limits, Losses, Record, batch_health, fit
+from .trainers.experts import Shape, routed
 from .trainers.running import pinned, run_group
 from .trainers.skyrl import linear, stepwise
 from .trl.rollouts import instruction_of
+
+log = logging.getLogger("rolloutd.skyrl")
 
 
 class RolloutdGenerator(GeneratorInterface):
@@ -21,7 +25,8 @@ class RolloutdGenerator(GeneratorInterface):
     The arguments of a rollout are `task`, then those in the prompt's `env_extras["rolloutd"]`; the instruction is the last user message.
     Without `endpoint`, `base_url` or `model_key` the rollout calls the inference servers of `engine`, which is the trainer's client. With
     `step_wise` (`generator.step_wise_trajectories`) each reply is a row, which loses nothing; otherwise a rollout is one row, its longest sequence.
-    A rollout without a reward is masked, and has the mean reward of its group.
+    A rollout without a reward is masked, and has the mean reward of its group. With `replay` (`generator.inference_engine.enable_return_routed_experts`)
+    the rows have routed experts, and a sequence without all of them is left out.
     """
 
     def __init__(
@@ -33,12 +38,14 @@ class RolloutdGenerator(GeneratorInterface):
         token: str | None = None,
         step_wise: bool = False,
         limits: Limits | None = None,
+        replay: bool = False,
     ) -> None:
         self._server, self._token, self._task, self._engine = server, token, dict(task or {}), engine
-        self._step_wise, self._limits = step_wise, limits or Limits()
+        self._step_wise, self._limits, self._replay = step_wise, limits or Limits(), Shape() if replay else None
 
     async def generate(self, input_batch: GeneratorInput) -> GeneratorOutput:
         groups = _groups(input_batch)
+        replay = self._replay if _purpose(input_batch) == "train" else None
         async with AsyncClient(self._server, token=self._token) as client:
             runs = [run_group(client, self._arguments(input_batch, members[0]), len(members)) for members in groups]
             ended = await asyncio.gather(*runs)
@@ -50,8 +57,12 @@ class RolloutdGenerator(GeneratorInterface):
             for i, record in zip(members, group.records, strict=True):
                 records[i], lost = fit(record, self._limits)
                 losses += lost
+                if replay is not None:
+                    records[i], lacks = routed(records[i])
+                    for lack in lacks:
+                        log.warning("left out: %s", lack)
 
-        rows = (stepwise if self._step_wise else linear)(records[i] for i in range(len(records)))
+        rows = (stepwise if self._step_wise else linear)((records[i] for i in range(len(records))), replay=replay)
         output = rows.output(input_batch.get("trajectory_ids"), stepwise=self._step_wise)
         output["rollout_metrics"] = batch_health(records.values(), replaced=sum(group.replaced for group in ended), losses=losses).line()
         return GeneratorOutput(**output)
@@ -59,12 +70,18 @@ class RolloutdGenerator(GeneratorInterface):
     def _arguments(self, batch: GeneratorInput, index: int) -> dict[str, Any]:
         extras = (batch.get("env_extras") or [])[index : index + 1]
         own = extras[0].get("rolloutd") or {} if extras else {}
-        metadata = batch.get("batch_metadata")
-        purpose = "eval" if metadata is not None and metadata.training_phase == "eval" else "train"
+        purpose = _purpose(batch)
         arguments = {"instruction": instruction_of(batch["prompts"][index]), "purpose": purpose, **self._task, **own}
         if self._engine is not None and not arguments.keys() & {"endpoint", "base_url", "model_key"}:
             arguments |= {"base_url": self._engine.get_endpoint_url() + "/v1", "model": self._engine.model_name}
+        if self._replay is not None and purpose == "train":
+            arguments.setdefault("routed_experts", True)
         return pinned(arguments, batch.get("sampling_params") or {})
+
+
+def _purpose(batch: GeneratorInput) -> str:
+    metadata = batch.get("batch_metadata")
+    return "eval" if metadata is not None and metadata.training_phase == "eval" else "train"
 
 
 def _groups(batch: GeneratorInput) -> list[list[int]]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from .experts import Shape, expert_rows
 from .record import Record
 from .rules import filled_rewards, longest, split, token_rewards, trained, turns
 
@@ -23,11 +24,13 @@ class Rows:
     stop_reasons: list[str] = field(default_factory=list)
     is_last_step: list[bool] = field(default_factory=list)
     records: list[int] = field(default_factory=list)
+    routes: list[Any] = field(default_factory=list)  # arrays of routed experts; None for a row without them
 
     def add(
-        self, record: int, prompt: list[int], response: list[int], mask: list[int], logprobs: list[float], turn_rewards: list[float], reason: str
+        self, record: int, prompt: list[int], response: list[int], mask: list[int], logprobs: list[float], turn_rewards: list[float], reason: str, routes: Any = None
     ) -> None:
         """Adds a row that is not its record's last, without the reward of the rollout."""
+        self.routes.append(routes)
         self.prompt_token_ids.append(prompt)
         self.response_ids.append(response)
         self.loss_masks.append(mask)
@@ -61,14 +64,20 @@ class Rows:
             "trajectory_ids": [trajectory_ids[record] for record in self.records] if trajectory_ids else None,
             "rollout_metrics": None,
             "is_last_step": self.is_last_step if stepwise else None,
+            **({"rollout_expert_indices": self._routes()} if any(routes is not None for routes in self.routes) else {}),
         }
+
+    def _routes(self) -> list[Any]:
+        """The routed experts of each row. A row that is not trained on has some row of experts: the trainer wants one from each."""
+        layers, top_k = next(routes.shape[1:] for routes in self.routes if routes is not None)
+        return [Shape(layers, top_k).any_row() if routes is None else routes for routes in self.routes]
 
     def _by_token(self) -> list[list[float]]:
         return [[*of[:-1], of[-1] + reward] for of, reward in zip(self.turn_rewards, self.rewards, strict=True)]
 
 
-def linear(records: Iterable[Record]) -> Rows:
-    """One row for each record, in their order, with its longest sequence."""
+def linear(records: Iterable[Record], *, replay: Shape | None = None) -> Rows:
+    """One row for each record, in their order, with its longest sequence. With `replay` the rows have routed experts."""
     records = list(records)
     rows, rewards = Rows(), _rewards(records)
     for i, record in enumerate(records):
@@ -76,20 +85,24 @@ def linear(records: Iterable[Record]) -> Rows:
             parts = split(sequence)
             rewarded = token_rewards(sequence)[sequence.prompt_length :]
             reason = sequence.spans[-1].finish_reason or "stop"
-            rows.add(i, parts.prompt_ids, parts.response_ids, parts.mask, parts.logprobs, rewarded, reason)
+            rows.add(i, parts.prompt_ids, parts.response_ids, parts.mask, parts.logprobs, rewarded, reason, None if replay is None else expert_rows(sequence, replay))
         rows.end(i, rewards[i])
     return rows
 
 
-def stepwise(records: Iterable[Record]) -> Rows:
-    """One row for each reply that is trained on, for `generator.step_wise_trajectories`. Those of a record are adjacent."""
+def stepwise(records: Iterable[Record], *, replay: Shape | None = None) -> Rows:
+    """One row for each reply that is trained on, for `generator.step_wise_trajectories`. Those of a record are adjacent. With `replay` the rows have
+    routed experts."""
     records = list(records)
     rows, rewards = Rows(), _rewards(records)
     for i, record in enumerate(records):
-        for turn in (turn for sequence in trained(record) for turn in turns(sequence)):
-            mask = [1] * len(turn.completion_ids)
-            rewarded = [*[0.0] * (len(mask) - 1), turn.reward]
-            rows.add(i, turn.prompt_ids, turn.completion_ids, mask, turn.logprobs, rewarded, turn.span.finish_reason or "stop")
+        for sequence in trained(record):
+            experts = None if replay is None else expert_rows(sequence, replay)
+            for turn in turns(sequence):
+                mask = [1] * len(turn.completion_ids)
+                rewarded = [*[0.0] * (len(mask) - 1), turn.reward]
+                routes = None if experts is None else experts[: turn.span.stop - 1]
+                rows.add(i, turn.prompt_ids, turn.completion_ids, mask, turn.logprobs, rewarded, turn.span.finish_reason or "stop", routes)
         rows.end(i, rewards[i])
     return rows
 
