@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rolloutd/rolloutd/internal/driver/docker/dockertest"
+	"github.com/rolloutd/rolloutd/internal/grading"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
@@ -362,4 +363,27 @@ with tempfile.TemporaryDirectory() as d, tempfile.NamedTemporaryFile("w") as sec
 	record := a.grade(t, "temporary", 0, style{verifier: v}, time.Minute)
 	require.NotNil(t, record.Reward, "%+v", record)
 	require.InDelta(t, 1, *record.Reward, 0, "%+v", record)
+}
+
+// Python finds the packages of a virtual environment in its PATH, as an image may set it, and starts what a check gives it
+// through its shim.
+func TestPythonOfAVirtualEnvironment(t *testing.T) {
+	t.Parallel()
+
+	a := newAttackedOf(t, 256)
+	a.agent(t, "work", cheat{agent: "true"})
+
+	record, err := a.grader.Grade(t.Context(), grading.Job{
+		Target: rollout.Target{RolloutID: "work", Attempt: 1}, Timeout: 10 * time.Minute,
+		Verifier: rollout.Verifier{
+			Script: "set -e; python3 -m venv --without-pip $VERIFIER_DIR/venv; PATH=/verifier/bin:$VERIFIER_DIR/venv/bin:/usr/bin:/bin\n" +
+				"python3 $TESTS_DIR/check.py",
+			Files: map[string]string{"check.py": "import os, sys\nlogs = os.environ['VERIFIER_DIR']\n" +
+				"assert sys.prefix == logs + '/venv', sys.prefix\nassert sys.executable == '/verifier/bin/python3', sys.executable\n" +
+				"assert 'ROLLOUTD_PYTHON' not in os.environ\nopen(logs + '/reward.txt', 'w').write('1')\n"},
+		},
+	})
+	require.NoError(t, err)
+	require.NotNil(t, record.Reward, "%+v", record)
+	require.InDelta(t, 1, *record.Reward, 0, record.Stderr)
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -59,9 +60,10 @@ var (
 	relativePath = regexp.MustCompile(`(?:^|[\s"'=(<>])[A-Za-z0-9_-]+(?:/|\.[a-z])|\s-[defhrsxL]\s+["']?[A-Za-z0-9_]`)
 )
 
-// namesOnlyTests reports whether a script names nothing of the work, so that the tests it runs decide its reward.
+// namesOnlyTests reports whether a script names nothing of the work but to the programs that have stand-ins and get tests,
+// so that these programs decide its reward.
 func namesOnlyTests(script string) bool {
-	for line := range strings.SplitSeq(script, "\n") {
+	for line := range strings.SplitSeq(withoutTests(script), "\n") {
 		line = strings.TrimSpace(line)
 		// a comment, or where the tests start
 		if strings.HasPrefix(line, "#") || strings.HasPrefix(line, "cd ") && !strings.ContainsAny(line, ";&|") {
@@ -81,6 +83,43 @@ func namesOnlyTests(script string) bool {
 
 	return true
 }
+
+// withoutTests is a script with spaces in place of the calls in which a program that has a stand-in gets a file of the tests.
+func withoutTests(script string) string {
+	file, err := parsed(script)
+	if err != nil {
+		return script
+	}
+
+	left := []byte(script)
+
+	syntax.Walk(file, func(n syntax.Node) bool {
+		call, ok := n.(*syntax.CallExpr)
+		if !ok {
+			return true
+		}
+
+		words := call.Args
+		if len(words) > 0 && slices.Contains(startWrappers, words[0].Lit()) {
+			words = words[1:]
+			started := func(word *syntax.Word) bool { return hasStandIn(textOf(word, script)) }
+			words = words[max(0, slices.IndexFunc(words, started)):]
+		}
+
+		isOfTests := func(word *syntax.Word) bool { return fileOfTests.MatchString(textOf(word, script)) }
+		if len(words) > 0 && hasStandIn(textOf(words[0], script)) && slices.ContainsFunc(words, isOfTests) {
+			blank := left[words[0].Pos().Offset():words[len(words)-1].End().Offset()]
+			copy(blank, strings.Repeat(" ", len(blank)))
+		}
+
+		return true
+	})
+
+	return string(left)
+}
+
+// fileOfTests finds a file of the tests in a word.
+var fileOfTests = regexp.MustCompile(`^(\$\{?TESTS_DIR\b|/tests/|/verifier/tests/)`)
 
 // installers are programs that are given the names of packages.
 var installers = []string{"pip", "pip3", "pipx", "uv", "uvx"}
@@ -113,13 +152,13 @@ func withStandIns(v rollout.Verifier) (string, bool) {
 			return true
 		}
 
-		first := call.Args[0].Lit()
+		first := textOf(call.Args[0], v.Script)
 		names[first] = hasStandIn(first)
 		wrappers[first] = slices.Contains(startWrappers, first)
 
 		for _, word := range call.Args[1:] {
-			if wrappers[first] {
-				names[word.Lit()] = hasStandIn(word.Lit())
+			if started := textOf(word, v.Script); wrappers[first] {
+				names[started] = hasStandIn(started)
 			}
 
 			if slices.Contains(installers, first) || moduleOf(call.Args) == "pip" {
@@ -139,12 +178,13 @@ func withStandIns(v rollout.Verifier) (string, bool) {
 	return standInFunctions + functions.String() + v.Script, some
 }
 
-// define writes functions with these names that call another one with their name, and reports whether there are some.
+// define writes functions with these names that call another one with their name, and reports whether there are some. A
+// name may be a path, also of the tests' folder by its variable.
 func define(functions *strings.Builder, calls string, names map[string]bool) bool {
 	maps.DeleteFunc(names, func(_ string, has bool) bool { return !has })
 
 	for _, name := range slices.Sorted(maps.Keys(names)) {
-		fmt.Fprintf(functions, "%[1]s() { %[2]s %[1]s \"$@\"; }\n", name, calls)
+		fmt.Fprintf(functions, "%[1]s() { %[2]s %[1]s \"$@\"; }\n", testsVariable.ReplaceAllLiteralString(name, wire.VerifierTests), calls)
 	}
 
 	return len(names) > 0
@@ -204,9 +244,25 @@ func moduleOf(words []*syntax.Word) string {
 	return ""
 }
 
-func hasStandIn(name string) bool {
+// hasStandIn reports whether a program has a stand-in: by its name, by a path of the system, or as a file of the tests.
+func hasStandIn(program string) bool {
+	if programOfTests.MatchString(program) {
+		return true
+	}
+
+	name := path.Base(program)
+	if name != program && !isSystemPath(path.Dir(program)) {
+		return false
+	}
+
 	return slices.Contains(runners, name) || slices.Contains(helpers, name) || pythons.MatchString(name)
 }
+
+// The folder of the tests by its variable, and a file below it which is started as a program.
+var (
+	testsVariable  = regexp.MustCompile(`^\$(TESTS_DIR|\{TESTS_DIR\})`)
+	programOfTests = regexp.MustCompile(`^(\$TESTS_DIR|\$\{TESTS_DIR\}|/tests|/verifier/tests)(/[A-Za-z0-9_.-]+)+$`)
+)
 
 // pathOf finds the values that a script gives to PATH.
 var pathOf = regexp.MustCompile(`\bPATH=["']?([^\s"';&]*)`)
@@ -231,7 +287,7 @@ func searchesWork(script string) bool {
 }
 
 // saysMissing finds how shells and programs report that they lack a program, a module, an option, a file or the network.
-const saysMissing = `[Nn]ot found|no program|does not exist|No module named|unrecognized arguments|open file|Cannot find|` +
+const saysMissing = `[Nn]ot found|bad interpreter|(bin|tests)/[A-Za-z0-9_./-]+: [Nn]o such file|env: .*[Nn]o such file|no program|does not exist|No module named|unrecognized arguments|open file|Cannot find|` +
 	`[Cc]ould not|Failed to|[Nn]o matching|[Mm]issing script|No rule to make|No targets|resolv|offline|externally|E[A-Z_]*(AGAIN|NOTFOUND|REFUSED)`
 
 var missingProgram = regexp.MustCompile(saysMissing)

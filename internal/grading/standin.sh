@@ -94,9 +94,18 @@ __lacks_project() {
   esac
 }
 
-# __missing: the program, or the module by which Python runs tests, does not exist.
+# __interpreter: the program that runs a file of the tests, by its first line.
+__interpreter() {
+  local line=
+  [[ $1 == */* ]] && __of_verifier "$1" && IFS= read -r line < "$1" || [[ $line ]] || return 1
+  [[ $line =~ ^#![[:blank:]]*([^[:blank:]]*/env[[:blank:]]+(-S[[:blank:]]+)?)?([^[:blank:]]+) ]] && printf %s "${BASH_REMATCH[3]}"
+}
+
+# __missing: the program, what interprets it, or the module by which Python runs tests, does not exist.
 __missing() {
-  local module
+  local module interpreter
+  interpreter=$(__interpreter "$1") && ! type -P "$interpreter" > /dev/null &&
+    { printf '%s is not in the image, which %s needs' "$interpreter" "$1"; return 0; }
   type -P "$1" > /dev/null || { printf '%s is not in the image' "$1"; return 0; }
   module=$(__module "${@:2}")
   case " behave coverage nose2 nox pytest robot tox uv xdist " in
@@ -109,7 +118,7 @@ __missing() {
 
 # __note RESULT PROGRAM [ARGUMENT...]: what became of a program that was given tests; others are not noted.
 __note() {
-  [[ $2 =~ (^|/)(apt|apt-get|curl|pip3?)$ ]] || ! (cd / && __of_verifier "${@:3}") || echo "$1" >> "$__notes.tests"
+  [[ $2 =~ (^|/)(apt|apt-get|curl|pip3?)$ ]] || ! (cd / && __of_verifier "${@:2}") || echo "$1" >> "$__notes.tests"
 }
 
 # __stand_in PROGRAM [ARGUMENT...]

@@ -35,6 +35,9 @@ func TestScriptLacksItsRunner(t *testing.T) {
 		{"in a file", "bats a > $VERIFIER_DIR/log 2>&1" + named, "bats is not in the image"},
 		{"in a function", "run() { nox -s a; }; PATH=$HOME/.local/bin:$PATH; run" + named, "nox is not in the image"},
 		{"module", "python3 -B -m behave $TESTS_DIR" + decides, "python3 -m behave is not in the image"},
+		{"by a path", "/usr/bin/bats $TESTS_DIR ~/workdir/bad" + decides, "/usr/bin/bats is not in the image"},
+		{"interpreter of a test", "echo 0 > $VERIFIER_DIR/reward.txt; \"$TESTS_DIR/run.rb\" ~/workdir/bad" + named, "no-such-ruby is not in the image, which /verifier/tests/run.rb needs"},
+		{"interpreter of a file of the work", "cp $TESTS_DIR/run.rb ~/workdir; ~/workdir/run.rb" + decides, ""},
 		{"decides nothing", "uv --version; no-such-installer" + works, ""},
 		{"module decides nothing", "python3 -m behave || true" + works, ""},
 		{"in an environment of the work", ". ~/workdir/venv/bin/activate; tox" + decides, ""},
@@ -44,7 +47,8 @@ func TestScriptLacksItsRunner(t *testing.T) {
 	} {
 		target := rollout.Target{RolloutID: "work", Attempt: n + 1}
 		record, err := a.grader.Grade(t.Context(), grading.Job{
-			Target: target, Verifier: rollout.Verifier{Script: c.script}, Timeout: 10 * time.Minute,
+			Target: target, Timeout: 10 * time.Minute,
+			Verifier: rollout.Verifier{Script: c.script, Files: map[string]string{"run.rb": "#!/usr/bin/env no-such-ruby\n"}},
 		})
 		require.NoError(t, err, c.name)
 		require.NoError(t, a.backend.Destroy(t.Context(), target.VerifierID()))
@@ -83,6 +87,7 @@ func TestRunnerCannotRun(t *testing.T) {
 		"test_own.py":      "import site; site.addsitedir('/home/user/workdir')\nimport answer\ndef test(): assert answer.f()\n",
 		"test_optional.py": "try: import no_such_module\nexcept ImportError: pass\nimport os\ndef test(): assert os.path.exists('/home/user/workdir/right')\n",
 		"check.py":         "import no_such_module\n",
+		"check_writes.py":  "open('/home/user/logs/verifier/reward.txt', 'w').write('0')\nimport no_such_module\n",
 		"check_work.py":    "import subprocess, sys\nsys.exit(subprocess.call(['run-as-agent', 'python3', 'says.py']))\n",
 		"check_says.py":    "import sys\nsys.exit(\"ModuleNotFoundError: No module named 'os'\")\n",
 		"unit/test_u.py":   "import no_such_module, unittest\n",
@@ -103,6 +108,9 @@ func TestRunnerCannotRun(t *testing.T) {
 		{"through a pipe", "set -o pipefail; python3 -m pytest --ctrf x $TESTS_DIR/test_ok.py 2>&1 | tee $VERIFIER_DIR/out > /dev/null", "unrecognized arguments: --ctrf"},
 		{"a module of the tests", "python3 -m pytest -q $TESTS_DIR/test_module.py", "python3: No module named 'no_such_module'"},
 		{"a module of a check", "python3 $TESTS_DIR/check.py", "No module named 'no_such_module'"},
+		{"a module of a check of a file", "echo 0 > $VERIFIER_DIR/reward.txt; timeout 60 python3 $TESTS_DIR/check.py ~/workdir/right && echo 1 > $VERIFIER_DIR/reward.txt; exit 0", "No module named 'no_such_module'"},
+		{"a module of a check that writes the reward", "python3 $TESTS_DIR/check_writes.py ~/workdir/right; exit 0", "No module named 'no_such_module'"},
+		{"a module of a check, beside another", "python3 $TESTS_DIR/check.py ~/workdir/right; test -e ~/workdir/right", ""},
 		{"a module of a unittest", "python3 -m unittest discover -s $TESTS_DIR/unit", "No module named 'no_such_module'"},
 		{"a target of the tests", "cd $TESTS_DIR/project && make test", "No rule to make target 'test'"},
 		{"an index that it cannot reach", "PIP_RETRIES=0 pip install --break-system-packages no-such-distribution > $VERIFIER_DIR/log 2>&1 && python3 -m pytest -q $TESTS_DIR/test_ok.py", "pip: "},
@@ -184,6 +192,9 @@ func TestScriptNamesOnlyTests(t *testing.T) {
 		"source $HOME/.local/bin/env; uvx -w pytest==8.4.1 pytest /tests/test_a.py":                                                                                                          true,
 
 		"pytest /tests; S=$(cat /tests/score); python3 -c \"open('/logs/verifier/reward.txt', 'w').write(str($S / 100.0))\"": true,
+
+		"python3 /tests/check.py /app/out.json; exit 0": true, "timeout 9 python3 \"$TESTS_DIR/check.py\" --out=/app/out.json || true": true,
+		"python3 /tests/check.py /app/out.json; test -e /app/right": false, "python3 /app/check.py /app/out.json": false, "cat /tests/a /app/a": false,
 
 		"pytest /tests; test -e /app/right": false, "pytest /tests; cd /app && test -e right": false, "pytest /tests; [ -f \"right\" ]": false,
 		"cd /app\npytest /tests; grep -q yes out.txt": false, "pytest /tests; ./prog": false, "pytest /tests; cmp ~/a $TESTS_DIR/a": false,

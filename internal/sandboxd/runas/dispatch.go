@@ -355,10 +355,43 @@ func (s surroundings) prepare(argv, env []string) ([]string, []string) {
 	case slices.Contains(wrappers, name):
 		return insertAt(argv, s.firstProgram(argv)), env
 	case strings.HasPrefix(name, "python"):
-		return argv, s.forPython(argv[1:], env)
+		return asItself(argv, s.forPython(argv[1:], env))
 	default:
 		return argv, env
 	}
+}
+
+// asItself gives Python its own path as its name, from which it finds its modules and those of its virtual environment.
+// What a check starts as sys.executable must be the shim, as which the hook sets it.
+func asItself(argv, env []string) (named, with []string) {
+	shim := filepath.Join(Shims, argv[0])
+
+	program, err := lookPath(argv[0])
+	if err != nil || program == argv[0] || !exists(shim) || ignoresHooks(argv[1:]) {
+		return argv, env
+	}
+
+	argv[0] = program
+
+	return argv, append(without(env, shimOfPython), shimOfPython+"="+shim)
+}
+
+// shimOfPython is a variable with the path of the shim that started Python; the hook removes it.
+const shimOfPython = "ROLLOUTD_PYTHON"
+
+// ignoresHooks reports whether options make Python import no hook: -E, -I and -S.
+func ignoresHooks(args []string) bool {
+	for _, arg := range args {
+		if !strings.HasPrefix(arg, "-") {
+			return false
+		}
+
+		if !strings.HasPrefix(arg, "--") && strings.ContainsAny(arg, "EIS") {
+			return true
+		}
+	}
+
+	return false
 }
 
 // forPython keeps the current folder and modules beside the work out of Python's search path. A script

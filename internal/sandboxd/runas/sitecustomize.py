@@ -75,6 +75,7 @@ _NOTES = os.environ.get("ROLLOUTD_MISSING_MODULES")
 if _NOTES:
     sys.meta_path.append(_Missing)
 
+sys.executable = os.environ.pop("ROLLOUTD_PYTHON", sys.executable)
 subprocess.Popen._execute_child = _execute_dispatched
 os.system = _system
 os.execve = _execve_dispatched
