@@ -57,7 +57,7 @@ const standInTests = standIns + ".tests"
 var (
 	absolutePath = regexp.MustCompile(`(?:^|[\s"'=(<>:;&|])((?:/[A-Za-z0-9_.*]|~|\.{1,2}/|\$\{?(?:HOME|PWD)\b)[^\s"';)|&<>]*)`)
 	pathOfTests  = regexp.MustCompile(`^(/tests|/logs|/verifier|/usr|/bin|/dev/null|/etc|(/root|~|\$HOME|\$\{HOME\})/\.(local|cargo)/)`)
-	relativePath = regexp.MustCompile(`(?:^|[\s"'=(<>])[A-Za-z0-9_-]+(?:/|\.[a-z])|\s-[defhrsxL]\s+["']?[A-Za-z0-9_]`)
+	relativePath = regexp.MustCompile(`(?:^|[\s"'=(<>])[A-Za-z0-9_-]+(?:/(?:[^0-9\s]|[0-9]+[A-Za-z_./-])|\.[a-z])|\s-[defhrsxL]\s+["']?[A-Za-z0-9_]`)
 )
 
 // namesOnlyTests reports whether a script names nothing of the work but to the programs that have stand-ins and get tests,

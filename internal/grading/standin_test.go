@@ -196,8 +196,10 @@ func TestScriptNamesOnlyTests(t *testing.T) {
 		"python3 /tests/check.py /app/out.json; exit 0": true, "timeout 9 python3 \"$TESTS_DIR/check.py\" --out=/app/out.json || true": true,
 		"python3 /tests/check.py /app/out.json; test -e /app/right": false, "python3 /app/check.py /app/out.json": false, "cat /tests/a /app/a": false,
 
+		"pytest /tests; S=$(cat /tests/score); python3 -c \"open('/logs/verifier/reward.txt', 'w').write(str(round($S/1.0 + float(s/100), 4)))\"": true,
+
 		"pytest /tests; test -e /app/right": false, "pytest /tests; cd /app && test -e right": false, "pytest /tests; [ -f \"right\" ]": false,
-		"cd /app\npytest /tests; grep -q yes out.txt": false, "pytest /tests; ./prog": false, "pytest /tests; cmp ~/a $TESTS_DIR/a": false,
+		"cd /app\npytest /tests; grep -q yes out.txt": false, "pytest /tests; ./prog": false, "pytest /tests; cat out/1.txt": false, "pytest /tests; cmp ~/a $TESTS_DIR/a": false,
 		"A=/app; pytest /tests; [ -d $A ]": false, "pytest /tests; [ -f ${HOME}/a ]": false,
 	} {
 		require.Equal(t, want, grading.NamesOnlyTests(script), script)
