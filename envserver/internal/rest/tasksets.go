@@ -35,11 +35,11 @@ func (a *API) taskSetRoutes() []api.Route {
 			Answers: taskSetList{}, Refuses: api.EngineErrors(),
 		}),
 		api.Get("/task_sets/{name}", a.listTasks, &api.Operation{
-			ID: "list_tasks", Tag: taskSetTag, Summary: "List the first 1000 tasks of a task set",
+			ID: "list_tasks_of_set", Tag: taskSetTag, Summary: "List the first 1000 tasks of a task set",
 			Reads: taskSetRequest{}, Answers: produce.SetTasks{}, Refuses: refuses,
 		}),
 		api.Get("/task_sets/{name}/arguments", a.getTask, &api.Operation{
-			ID: "get_task", Tag: taskSetTag, Summary: "Get the arguments of start_rollout that a task of a set has",
+			ID: "get_arguments_of_task", Tag: taskSetTag, Summary: "Get the arguments of start_rollout that a task of a set has",
 			Reads: taskRequest{}, Answers: map[string]any{}, Refuses: refuses,
 		}),
 	}
