@@ -18,17 +18,19 @@ if [ -z "${ROLLOUTD_TEST_SERVER:-}" ]; then
 		kill -0 "$server" || { cat "$data/out" >&2; exit 1; }
 		sleep 1
 	done
-	export ROLLOUTD_TEST_SERVER=http://127.0.0.1:11100 ROLLOUTD_TEST_MODEL=http://127.0.0.1:12199/v1
 
 	# Harbor's tasks run in an image, and rolloutd builds those with a Dockerfile.
-	export ROLLOUTD_DATA=$data ROLLOUTD_TEST_IMAGE=debian:1 PATH=$PWD/../../bin:$PATH
+	export ROLLOUTD_DATA=$data PATH=$PWD/../../bin:$PATH
 	if [ ! -e "$cache/debian/.complete" ]; then
 		rm -rf "$cache/debian"
 		mkdir -p "$cache/debian"
 		debootstrap --variant=minbase trixie "$cache/debian" >&2
 		touch "$cache/debian/.complete"
 	fi
-	rolloutd image import "$cache/debian" "$ROLLOUTD_TEST_IMAGE" >&2
+	rolloutd image import "$cache/debian" debian:1 >&2
+
+	# after the import: rolloutd refuses variables that it does not know
+	export ROLLOUTD_TEST_SERVER=http://127.0.0.1:11100 ROLLOUTD_TEST_MODEL=http://127.0.0.1:12199/v1 ROLLOUTD_TEST_IMAGE=debian:1
 fi
 
 python=
