@@ -51,11 +51,12 @@ test: test-deps lint $(SUM)
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-root test-dev
 
 # Never from the cache: Go does not know that a test builds and runs this project's programs. Without vet, which lint runs.
-# The tests that measure the memory of requests and replies decode megabytes, which takes ten times as long under the race
-# detector; other tests run the same code under it.
+# The tests that measure the memory of requests and replies, and those of the page in a browser, are built without the race
+# detector, under which decoding megabytes takes ten times as long, and the page four times; other tests run the same code
+# under it.
 test-root: $(SUM)
 	nice -n 5 $(SUM) --format standard-quiet -- -count=1 -race -vet=off -timeout 30m ./...
-	nice -n 5 go test -count=1 -vet=off -timeout 10m ./envserver ./internal/gateway -run TestMemoryOf
+	nice -n 5 go test -count=1 -vet=off -timeout 10m ./envserver ./internal/gateway -run 'TestMemoryOf|TestPage|TestSavedPage'
 
 # The nested module embeds the Temporal server, which is slow to build with the race detector and not our code. More of its
 # tests run at once than there are cores.

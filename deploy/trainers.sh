@@ -7,6 +7,10 @@ cd "$(dirname "$0")/../clients/python"
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/rolloutd-test/trainers
 export PYTHONPATH=src PYTHONDONTWRITEBYTECODE=1 HF_HUB_OFFLINE=1
 
+# rolloutd refuses variables that it does not know
+chosen=${ROLLOUTD_TRAINERS_PYTHON:-}
+unset ROLLOUTD_TRAINERS_PYTHON
+
 # The adapters need a server: that of ROLLOUTD_TEST_SERVER, with its scripted model at ROLLOUTD_TEST_MODEL, or one that is built and started here.
 if [ -z "${ROLLOUTD_TEST_SERVER:-}" ]; then
 	make --quiet -C ../.. build
@@ -29,12 +33,12 @@ if [ -z "${ROLLOUTD_TEST_SERVER:-}" ]; then
 	fi
 	rolloutd image import "$cache/debian" debian:1 >&2
 
-	# after the import: rolloutd refuses variables that it does not know
+	# after the import, for the same reason
 	export ROLLOUTD_TEST_SERVER=http://127.0.0.1:11100 ROLLOUTD_TEST_MODEL=http://127.0.0.1:12199/v1 ROLLOUTD_TEST_IMAGE=debian:1
 fi
 
 python=
-for candidate in "${ROLLOUTD_TRAINERS_PYTHON:-}" python3.12 python3.13 python3; do
+for candidate in "$chosen" python3.12 python3.13 python3; do
 	if "${candidate:-false}" -c 'import sys; sys.exit(not (3, 12) <= sys.version_info < (3, 14))' 2>/dev/null; then
 		python=$candidate
 		break
