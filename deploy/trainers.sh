@@ -65,8 +65,10 @@ check() {
 	fi
 
 	echo "trainers: $name"
-	local out
-	out=$("$venv/bin/python" -m pytest -p no:cacheprovider -rs tests/test_trainers_packages.py tests/test_trainers_adapters.py tests/test_slime.py tests/test_engine.py tests/test_harbor.py -k "$pattern" 2>&1) || { echo "$out"; return 1; }
+	# without harbor its file counts as a skipped test
+	local out tests=(tests/test_trainers_packages.py tests/test_trainers_adapters.py tests/test_slime.py tests/test_engine.py)
+	[ "$name" != harbor ] || tests=(tests/test_harbor.py)
+	out=$("$venv/bin/python" -m pytest -p no:cacheprovider -rs "${tests[@]}" -k "$pattern" 2>&1) || { echo "$out"; return 1; }
 	echo "$out" | tail -n 1
 	if echo "$out" | tail -n 1 | grep -q skipped; then
 		echo "$out" >&2
