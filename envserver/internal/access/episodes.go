@@ -56,10 +56,10 @@ func (o *ownedEpisodes) check(ctx context.Context, id string) error {
 	key := ownership{CallerOf(ctx).Name, id}
 
 	o.mu.Lock()
-	cache := o.cache[key]
+	known := o.cache[key]
 	o.mu.Unlock()
 
-	if cache {
+	if known {
 		return nil
 	}
 

@@ -41,11 +41,11 @@ func (k *states) read(dir string) (state, error) {
 	file := stamp{st.Ino, st.Size, st.Mtim}
 
 	k.mu.Lock()
-	byFolder, ok := k.byFolder[dir]
+	known, ok := k.byFolder[dir]
 	k.mu.Unlock()
 
-	if ok && byFolder.file == file {
-		return byFolder.state, nil
+	if ok && known.file == file {
+		return known.state, nil
 	}
 
 	s, err := readState(dir)

@@ -168,9 +168,9 @@ func (e *Episodes) cachedPlace(id string) (servicePlace, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 
-	p, cachedPlace := e.places[id]
+	p, known := e.places[id]
 
-	return p, cachedPlace
+	return p, known
 }
 
 // remember caches the place of a rollout's sandbox.

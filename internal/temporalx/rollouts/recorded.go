@@ -35,7 +35,7 @@ func (c *Client) eachEvent(ctx context.Context, workflowID string, visit func(*h
 	return nil
 }
 
-// inputBeforeStart returns the input of a workflow whose first task no worker has completed; begun: one has.
+// inputBeforeStart returns the input of a workflow whose first task no worker has completed; started: one has.
 func (c *Client) inputBeforeStart(ctx context.Context, workflowID string) (input *commonpb.Payloads, started bool, err error) {
 	err = c.eachEvent(ctx, workflowID, func(e *historypb.HistoryEvent) bool {
 		if started := e.GetWorkflowExecutionStartedEventAttributes(); started != nil {

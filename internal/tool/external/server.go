@@ -108,25 +108,25 @@ func newServer(o Options, r remote) *Server {
 
 // List implements tool.Source. An unreachable server is an error only while there is no earlier list.
 func (s *Server) List(ctx context.Context) ([]tool.Definition, error) {
-	cachedTools, age := s.cachedTools()
+	cached, age := s.cachedTools()
 	if age < listAge {
-		return s.shown(cachedTools), nil
+		return s.shown(cached), nil
 	}
 
 	s.listing.Lock()
 	defer s.listing.Unlock()
 
-	if cachedTools, age = s.cachedTools(); age < listAge {
-		return s.shown(cachedTools), nil
+	if cached, age = s.cachedTools(); age < listAge {
+		return s.shown(cached), nil
 	}
 
 	ctx, cancel := context.WithTimeout(ctx, listTime)
 	defer cancel()
 
 	tools, err := s.remote.list(ctx)
-	if err != nil && cachedTools != nil {
+	if err != nil && cached != nil {
 		s.log.WarnContext(ctx, "tools not listed; those of the last list are used", "error", err)
-		return s.shown(cachedTools), nil
+		return s.shown(cached), nil
 	}
 
 	if err != nil {

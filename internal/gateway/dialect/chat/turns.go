@@ -6,13 +6,13 @@ type Turns struct {
 	instructions []Part
 	messages     []Message
 	results      []Message
-	replyParts   []Part
+	userParts    []Part
 }
 
 // Instruct adds instructions. After the conversation has begun they become user text: many chat templates
 // refuse a system message there.
 func (t *Turns) Instruct(parts ...Part) {
-	if len(t.messages)+len(t.results)+len(t.replyParts) == 0 {
+	if len(t.messages)+len(t.results)+len(t.userParts) == 0 {
 		t.instructions = append(t.instructions, parts...)
 		return
 	}
@@ -21,7 +21,7 @@ func (t *Turns) Instruct(parts ...Part) {
 }
 
 // Say adds text of the user.
-func (t *Turns) Say(parts ...Part) { t.replyParts = append(t.replyParts, parts...) }
+func (t *Turns) Say(parts ...Part) { t.userParts = append(t.userParts, parts...) }
 
 // Result adds the result of a call. Images go into the user's message after it, since a tool's message has only text.
 func (t *Turns) Result(callID string, parts []Part) {
@@ -29,7 +29,7 @@ func (t *Turns) Result(callID string, parts []Part) {
 
 	for _, p := range parts {
 		if p.ImageURL != nil {
-			t.replyParts = append(t.replyParts, p)
+			t.userParts = append(t.userParts, p)
 		} else {
 			texts = append(texts, p)
 		}
@@ -41,11 +41,11 @@ func (t *Turns) Result(callID string, parts []Part) {
 // Flush ends the user's message.
 func (t *Turns) Flush() {
 	t.messages = append(t.messages, t.results...)
-	if len(t.replyParts) > 0 {
-		t.messages = append(t.messages, Message{Role: User, Content: Content(t.replyParts)})
+	if len(t.userParts) > 0 {
+		t.messages = append(t.messages, Message{Role: User, Content: Content(t.userParts)})
 	}
 
-	t.results, t.replyParts = nil, nil
+	t.results, t.userParts = nil, nil
 }
 
 // Answer returns the current or next message of the assistant. It is valid until the next call.

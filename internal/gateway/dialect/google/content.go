@@ -209,17 +209,17 @@ func (p *part) toParts() ([]chat.Part, error) {
 
 // toParts returns a function's result: as text if it has one text under the names that clients use, else as the object.
 func (r *response) toParts() ([]chat.Part, error) {
-	toParts := []chat.Part{chat.Text(r.text())}
+	parts := []chat.Part{chat.Text(r.text())}
 	for i := range r.Parts {
 		more, err := r.Parts[i].toParts()
 		if err != nil {
 			return nil, err
 		}
 
-		toParts = append(toParts, more...)
+		parts = append(parts, more...)
 	}
 
-	return toParts, nil
+	return parts, nil
 }
 
 func (r *response) text() string {

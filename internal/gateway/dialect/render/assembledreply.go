@@ -4,7 +4,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect/reply"
 )
 
-// AssembledReply is an assembled reply.
+// AssembledReply is a reply that Assemble has put together, or one that the gateway makes.
 type AssembledReply interface {
 	// as one object
 	JSON() []byte
