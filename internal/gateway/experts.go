@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -147,9 +148,9 @@ func (r *route) keepExperts(c *call, res *upstream.Result, rec *trace.Record) {
 func ownExperts(text []byte, rec *trace.Record, base *expertCall, from int) (experts.Rows, int, error) {
 	switch {
 	case len(text) == 0:
-		return experts.Rows{}, 0, fmt.Errorf("the endpoint gave none")
+		return experts.Rows{}, 0, errors.New("the endpoint gave none")
 	case len(rec.PromptTokenIDs) == 0 || len(rec.TokenIDs) == 0:
-		return experts.Rows{}, 0, fmt.Errorf("the reply has no token ids")
+		return experts.Rows{}, 0, errors.New("the reply has no token ids")
 	}
 
 	width, known := 0, base.shared(rec.PromptTokenIDs)

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
 // Entries returns the calls so far, in the order they began.
@@ -50,7 +51,7 @@ func (l *Log) Find(callID string) (Entry, bool) {
 	return l.index.find(callID)
 }
 
-// Read reads an entry's record.
+// Read reads an entry's record. Rows of routed experts that are damaged are missing from it.
 func (l *Log) Read(e Entry) (*Record, error) {
 	l.store.files.RLock()
 	defer l.store.files.RUnlock()
@@ -60,7 +61,12 @@ func (l *Log) Read(e Entry) (*Record, error) {
 		return nil, fault.Wrap(fault.Internal, err, "read trace: turn %d", e.Turn)
 	}
 
-	return w.record(), nil
+	r := w.record()
+	if r.Experts != nil && r.Experts.Rows > 0 && !e.HasExperts() {
+		r.Experts = &rollout.RoutedExperts{Missing: "their record is damaged"}
+	}
+
+	return r, nil
 }
 
 // Reply reads the reply of an entry's record. It reads no request, and only one of the record's bases at a

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rolloutd/rolloutd/internal/rawjson"
+	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/trace"
 )
 
@@ -158,6 +159,52 @@ func TestDamagedRecordIsSkipped(t *testing.T) {
 		require.Empty(t, store.Log("b").Entries())
 		require.Equal(t, int64(len(raw)), size(t, path), "nothing is cut")
 	}
+}
+
+// Damaged rows of routed experts are missing from their record, and the rows of other records stay in their places.
+func TestDamagedExpertRowsAreMissing(t *testing.T) {
+	t.Parallel()
+
+	dir := t.TempDir()
+	path := filepath.Join(dir, firstSegment)
+	store := openStore(t, dir, trace.Options{})
+	require.NoError(t, store.Log("a").Append(routed(record(1, "one"), "11")))
+	first := size(t, path)
+	require.NoError(t, store.Log("a").Append(routed(record(2, "two"), "22")))
+	require.NoError(t, store.Log("a").Append(routed(record(3, "three"), "33")))
+	require.NoError(t, store.Close())
+
+	raw, err := os.ReadFile(path)
+	require.NoError(t, err)
+
+	// the rows stand before their record
+	raw[first+12] ^= 0x81
+	require.NoError(t, os.WriteFile(path, raw, 0o600))
+
+	store = openStore(t, dir, trace.Options{})
+	require.Equal(t, 1, store.Damaged())
+
+	var rows, missing []string
+
+	log := store.Log("a")
+	for i, r := range records(t, log) {
+		own, err := log.ExpertRows(log.Entries()[i])
+		require.NoError(t, err)
+
+		rows, missing = append(rows, string(own)), append(missing, r.Experts.Missing)
+		require.Equal(t, int(r.Experts.Bytes()), len(own))
+	}
+
+	require.Equal(t, []string{"11", "", "33"}, rows)
+	require.Equal(t, []string{"", "their record is damaged", ""}, missing)
+}
+
+// routed gives a record a row for each byte of rows.
+func routed(r *trace.Record, rows string) *trace.Record {
+	r.ExpertRows = []byte(rows)
+	r.Experts = &rollout.RoutedExperts{Rows: len(rows), Width: 1, Type: rollout.ExpertUint8}
+
+	return r
 }
 
 // A file of another program is not a segment, even if its name has a number.

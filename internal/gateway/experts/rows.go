@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
@@ -83,7 +82,8 @@ func errWidth(width int) error {
 	return fmt.Errorf("a row must have 1 to %d experts, got %d", maxWidth, width)
 }
 
-// narrow rewrites the numbers, which have size bytes each, in as few bytes as the largest needs.
+// narrow rewrites the numbers, which have size bytes each, in as few bytes as the largest needs; it keeps those that have
+// no more.
 func narrow(r Rows, size int) (Rows, error) {
 	largest := uint32(0)
 	for at := 0; at < len(r.Data); at += size {
@@ -101,7 +101,6 @@ func narrow(r Rows, size int) (Rows, error) {
 
 	to := r.Type.Size()
 	if to == size {
-		r.Data = slices.Clone(r.Data)
 		return r, nil
 	}
 
