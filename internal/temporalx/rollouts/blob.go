@@ -14,6 +14,7 @@ import (
 // one of two keys. An agent on the host has no process with output, so its events are its log.
 var blobs = map[string][]string{
 	"trace":           {store.Trace},
+	"routed_experts":  {store.RoutedExperts},
 	"steps":           {store.Steps},
 	"agent":           {store.OpencodeOutput, store.AgentOutput, store.AgentEvents},
 	"verifier.stdout": {store.VerifierStdout},
