@@ -9,14 +9,17 @@ import re
 import socket
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import httpx
 import pytest
+from routed import row_of
 
 from rolloutd import AsyncClient
 from rolloutd.engine import Call, Engine, Reply
 from rolloutd.trainers import split, trained
+from rolloutd.trainers.experts import expert_rows
 from rolloutd.trainers.running import run_rollout
 
 SERVER = os.environ.get("ROLLOUTD_TEST_SERVER", "")
@@ -176,3 +179,28 @@ def test_rollouts_call_the_engine(engine: Engine) -> None:
     assert [id for id, bit in zip(parts.response_ids, parts.mask, strict=True) if bit] == [id for ids in sampled for id in ids]
     assert [lp for lp, bit in zip(parts.logprobs, parts.mask, strict=True) if bit] == [-i / 1024 for ids in sampled for i in range(len(ids))]
     assert [span.versions for span in sequence.spans] == [("step-7", "step-7")] * 2
+
+
+@pytest.mark.skipif(not SERVER, reason="ROLLOUTD_TEST_SERVER names no server")
+def test_rollouts_have_the_routed_experts_of_the_engine() -> None:
+    numpy = pytest.importorskip("numpy")
+
+    def rows_of(ids: list[int]) -> Any:
+        return numpy.array([row_of(ids[: i + 1]) for i in range(len(ids) - 1)], dtype=numpy.int32)
+
+    def routed_reply_to(call: Call) -> Reply:
+        reply = reply_to(call)
+        return replace(reply, routed_experts=rows_of([*call.prompt_ids, *reply.token_ids]))
+
+    async def run(url: str, model: str) -> Any:
+        async with AsyncClient(SERVER) as client:
+            task = {"base_url": url, "model": model, "agent": "react", "routed_experts": True, "purpose": "train"}
+            return await run_rollout(client, {**task, "instruction": "Write 3 into n.txt", "verify": ['test "$(cat n.txt)" = 3']})
+
+    with Engine(routed_reply_to, Bytes(), max_length=16_384) as engine:
+        record = asyncio.run(run(engine.url, engine.model))
+
+    assert (record.outcome, record.reward) == ("completed", 1)
+    (sequence,) = trained(record)
+    assert len(sequence.spans) == 2
+    assert (expert_rows(sequence) == rows_of(sequence.token_ids)).all()
