@@ -17,6 +17,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/gateway"
 	"github.com/rolloutd/rolloutd/internal/gateway/gatewayapi"
 	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/trace"
 	"github.com/rolloutd/rolloutd/internal/trajectory/sequence"
 )
 
@@ -313,5 +314,30 @@ func TestRoutedExpertsAreAskedForByChoice(t *testing.T) {
 	for _, turn := range s.turns(t, s.id) {
 		require.Nil(t, turn.RoutedExperts)
 		require.NotContains(t, string(turn.Request), "routed_experts")
+	}
+}
+
+// Rows that an engine left out as it was asked to are known only if it had the prompt that it was sent.
+func TestRoutedExpertsOfAnotherPrompt(t *testing.T) {
+	t.Parallel()
+
+	before := []int32{1, 2, 3, 4}
+	rows := []byte(encoded[int32]([][]uint64{{7}, {8}}))
+
+	for _, c := range []struct {
+		prompt []int32
+		want   string
+	}{
+		{[]int32{1, 2, 3, 4, 5}, ""},
+		{[]int32{1, 9, 3, 4, 5}, "2 rows for 6 tokens, of which 1 were known"},
+	} {
+		rec := &trace.Record{PromptTokenIDs: c.prompt, TokenIDs: []int32{6}}
+
+		err := gateway.ReadExperts(rows, rec, before, 3)
+		if c.want == "" {
+			require.NoError(t, err)
+		} else {
+			require.EqualError(t, err, c.want)
+		}
 	}
 }

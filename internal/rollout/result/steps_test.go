@@ -2,6 +2,7 @@ package result_test
 
 import (
 	"log/slog"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -31,6 +32,8 @@ func TestOutputOfSteps(t *testing.T) {
 				Reward: new(1.0), Stdout: name + " stdout", Stderr: name + " stderr",
 				Script:   &rollout.CommandResult{ExitCode: n + 1},
 				Commands: []rollout.CommandResult{{Cmd: name}},
+				// a step's script cannot know the numbers of its turns
+				TurnRewards: []rollout.TurnReward{{Turn: 1, Reward: 1}},
 			}))
 		}
 	}
@@ -50,4 +53,32 @@ func TestOutputOfSteps(t *testing.T) {
 	require.Empty(t, res.Steps[2].VerifierStdout, "the result has it")
 	require.Equal(t, "last stdout", res.VerifierStdout)
 	require.Equal(t, 3, *res.TestExitCode)
+	require.Empty(t, res.TurnRewards)
+}
+
+// The result of a task without steps has the rewards of turns that its script wrote, and names the blobs of the attempt.
+func TestRewardsOfTurnsAndLinks(t *testing.T) {
+	t.Parallel()
+
+	st, err := store.Open(t.Context(), t.TempDir())
+	require.NoError(t, err)
+
+	defer st.Close()
+
+	turns := []rollout.TurnReward{{Turn: 1, Reward: 0.5}}
+	require.NoError(t, st.PutJSON(t.Context(), store.AttemptKey("r", 1, store.Grading), grading.Record{
+		Reward: new(1.0), TurnRewards: turns, Script: &rollout.CommandResult{},
+	}))
+	_, err = st.Put(t.Context(), store.AttemptKey("r", 1, store.RoutedExperts), strings.NewReader("rows"))
+	require.NoError(t, err)
+
+	composer := result.Composer{
+		Store: st, Logger: slog.New(slog.DiscardHandler), Target: rollout.Target{RolloutID: "r", Attempt: 1},
+		Head: result.Head{Outcome: rollout.Completed},
+	}
+	res, err := composer.Compose(t.Context())
+	require.NoError(t, err)
+
+	require.Equal(t, turns, res.TurnRewards)
+	require.Equal(t, store.AttemptKey("r", 1, store.RoutedExperts), res.Links["routed_experts"])
 }
