@@ -25,6 +25,9 @@ type agentCall struct {
 	retokenized bool
 }
 
+// maxShown bounds a tool's output in an event, as an agent's reporter does, and in the prompt's tokens. In bytes.
+const maxShown = 16 << 10
+
 var pieces = regexp.MustCompile(`<\|[a-z_]+\|>|\s?\w{1,6}|\s?[^\w\s]|\s+`)
 
 // tokenize splits a text into tokens of a toy vocabulary.
@@ -137,11 +140,17 @@ func recorded(t *testing.T, instruction string, session []agentCall) (lines stri
 		event(rollout.EventToolStart, rollout.ToolEvent{Stamp: stamp, CallID: call, Tool: s.tool, Input: input})
 
 		at = at.Add(time.Duration(300+900*(i%2)) * time.Millisecond)
-		event(rollout.EventToolEnd, rollout.ToolEvent{Stamp: rollout.Stamp{Attempt: 1, At: at}, CallID: call, Tool: s.tool, Output: s.result, Status: "completed"})
+
+		ended := rollout.ToolEvent{Stamp: rollout.Stamp{Attempt: 1, At: at}, CallID: call, Tool: s.tool, Output: s.result, Status: "completed"}
+		if len(s.result) > maxShown {
+			ended.Output, ended.Bytes = s.result[:maxShown], len(s.result)
+		}
+
+		event(rollout.EventToolEnd, ended)
 
 		messages = append(messages, reply, map[string]string{"role": "tool", "tool_call_id": call, "content": s.result})
 
-		after, _ := tokenize(" <|im_start|>tool " + s.result + "<|im_end|> <|im_start|>assistant ")
+		after, _ := tokenize(" <|im_start|>tool " + s.result[:min(len(s.result), maxShown)] + "<|im_end|> <|im_start|>assistant ")
 		prompt = append(append(append([]int32{}, prompt...), rendered...), after...)
 	}
 
