@@ -37,6 +37,29 @@ def test_a_rollout_becomes_a_record(server: Server, outcome: str, reward: float 
     assert (record.rollout_id, record.reward, [s.token_ids for s in record.sequences]) == ("r", reward, ids)
 
 
+def test_a_task_chooses_which_sequences_are_trained(server: Server) -> None:
+    done = {"rollout_id": "r", "phase": "done", "outcome": "completed", "reward": 1}
+    server.on("POST /rollouts", Answer(202, {"rollout_id": "r"}))
+    server.on("GET /rollouts/r/events", Answer(200, f"id: 1\nevent: done\ndata: {json.dumps(done)}\n\n".encode(), cut=True))
+    server.on("GET /rollouts/r/result", Answer(200, done))
+    server.on("GET /rollouts/r/trajectory", Answer(200, json.dumps(LINE).encode()))
+    server.on("POST /groups", Answer(202, group("")))
+    server.on("GET /groups/g", Answer(200, group("completed", 1.0)))
+    server.on("GET /groups/g/trajectory", Answer(200, b""))
+    chosen = {"trajectory": {"subagents": "separate", "summaries": "train"}}
+
+    asyncio.run(with_client(server, lambda client: run_rollout(client, {"rollout_id": "r", **chosen})))
+    asyncio.run(with_client(server, lambda client: run_group(client, {"group_id": "g", **chosen}, 1)))
+    for path in ("/rollouts/r", "/groups/g"):
+        [request] = server.requests(f"GET {path}/trajectory")
+        assert "subagents=separate" in request.path and "summaries=train" in request.path
+    for path in ("/rollouts", "/groups"):
+        assert "trajectory" not in server.requests(f"POST {path}")[0].body
+
+    with pytest.raises(InvalidError, match="got 'subagents': 'keep'"):
+        asyncio.run(with_client(server, lambda client: run_rollout(client, {"trajectory": {"subagents": "keep"}})))
+
+
 def test_a_group_without_rewards_has_records_without_sequences(server: Server) -> None:
     server.on("POST /groups", Answer(202, group("")))
     server.on("GET /groups/g", Answer(200, group("failed", None, None)))

@@ -19,6 +19,9 @@ log = logging.getLogger("rolloutd.trainers")
 # Seconds for the answer to an abort, after which a cancelled call ends all the same.
 _ABORT_S = 10.0
 
+# Which of a rollout's sequences a trainer may choose, by name.
+_SELECTION = {"subagents": ("drop", "separate"), "summaries": ("drop", "train"), "sequences": ("all", "one")}
+
 
 def sampling_of(params: Mapping[str, Any]) -> dict[str, Any]:
     """The sampling parameters of a trainer that rolloutd pins on every model call. `top_k` of -1 means no limit, which is no parameter."""
@@ -37,15 +40,22 @@ def pinned(arguments: Mapping[str, Any], params: Mapping[str, Any]) -> dict[str,
 
 
 async def run_rollout(client: AsyncClient, task: Mapping[str, Any]) -> Record:
-    """Runs a rollout. If the caller is cancelled, the rollout is aborted."""
+    """Runs a rollout. If the caller is cancelled, the rollout is aborted.
+
+    `trajectory` of the task has the arguments of `client.rollouts.trajectory`: {"subagents": "separate", "summaries": "train"}.
+    """
     id = task.get("rollout_id") or new_id()
+    arguments, selection = _split(task)
     try:
-        result = await client.rollouts.run({**task, "rollout_id": id})
+        result = await client.rollouts.run({**arguments, "rollout_id": id})
     except asyncio.CancelledError:
         await _aborted(client.rollouts.abort, id)
         raise
+
     # A rollout that ended before its first attempt has no trace.
-    return Record.of(result, await with_experts(client, await client.rollouts.trajectory(id)) if result.reward is not None else ())
+    if result.reward is None:
+        return Record.of(result, ())
+    return Record.of(result, await with_experts(client, await client.rollouts.trajectory(id, **selection)))
 
 
 @dataclass(frozen=True)
@@ -57,17 +67,32 @@ class GroupRun:
 
 
 async def run_group(client: AsyncClient, task: Mapping[str, Any], size: int) -> GroupRun:
-    """Runs a group. rolloutd replaces members that fail for infrastructure. If the caller is cancelled, the group is aborted."""
+    """Runs a group. rolloutd replaces members that fail for infrastructure. If the caller is cancelled, the group is aborted.
+
+    `trajectory` of the task is that of `run_rollout`.
+    """
     if not 1 <= size <= 128:
         raise InvalidError(f"group_size: must be from 1 to 128, got {size}")
     id = task.get("group_id") or new_id()
+    arguments, selection = _split(task)
     try:
-        group = await client.groups.run({**task, "group_id": id, "group_size": size})
+        group = await client.groups.run({**arguments, "group_id": id, "group_size": size})
     except asyncio.CancelledError:
         await _aborted(client.groups.abort, id)
         raise
-    graded = any(member.reward is not None for member in group.members)
-    return GroupRun(records_of(group, await with_experts(client, await client.groups.trajectory(id)) if graded else ()), group.replaced)
+
+    if all(member.reward is None for member in group.members):
+        return GroupRun(records_of(group, ()), group.replaced)
+    return GroupRun(records_of(group, await with_experts(client, await client.groups.trajectory(id, **selection))), group.replaced)
+
+
+def _split(task: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+    """The arguments of a rollout, and those of its trajectory."""
+    selection = dict(task.get("trajectory") or {})
+    for name, value in selection.items():
+        if value not in _SELECTION.get(name, ()):
+            raise InvalidError(f"trajectory: must have some of {_SELECTION}, got {name!r}: {value!r}")
+    return {name: value for name, value in task.items() if name != "trajectory"}, selection
 
 
 async def _aborted(abort: Callable[[str, str], Awaitable[bool]], id: str) -> None:
