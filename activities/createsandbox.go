@@ -165,8 +165,8 @@ func (a *Activities) makeSandbox(ctx context.Context, b Backend, in CreateSandbo
 	if in.Owner != "" {
 		own[driver.LabelOwner] = in.Owner
 	}
-	// a warm agent has no image, no variables of the task, no proxy and no earlier work
-	if in.Agent != "" && in.From == 0 && in.Sandbox.Image == "" && len(in.Sandbox.Env) == 0 && len(in.Sandbox.Network.ForAgent()) == 0 {
+
+	if in.Agent != "" && in.From == 0 && takesWarm(in.Sandbox) {
 		b.Warm.Take(ctx, in.SandboxID(), host.WarmAgent{Name: in.Agent, Job: jobBeforeSandbox(in)}, in.Sandbox, own)
 	}
 
@@ -178,6 +178,12 @@ func (a *Activities) makeSandbox(ctx context.Context, b Backend, in CreateSandbo
 	}
 
 	return sb, a.forgetEarlier(ctx, sb, in.Target)
+}
+
+// takesWarm reports whether a warm agent fits the sandbox: it has no image, no variables, MCP servers and skills of the
+// task, no proxy and no earlier work.
+func takesWarm(s rollout.Sandbox) bool {
+	return s.Image == "" && len(s.Env) == 0 && len(s.MCPServers) == 0 && s.SkillsDir == "" && len(s.Network.ForAgent()) == 0
 }
 
 // jobBeforeSandbox is the part of the agent's job that is known before its sandbox exists.

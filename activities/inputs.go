@@ -113,6 +113,10 @@ type AgentInput struct {
 	Model   rollout.Model    `json:"model"`
 	Limits  rollout.Limits   `json:"limits"`
 	Network *rollout.Network `json:"network,omitempty"`
+
+	// those of the task's Sandbox
+	MCPServers   []rollout.MCPServer `json:"mcp_servers,omitempty"`
+	SkillsFolder string              `json:"skills_folder,omitempty"`
 }
 
 // AgentResult is how the agent's work ended. A failure of the infrastructure is an error of RunAgent instead.

@@ -36,7 +36,7 @@ func (a *Activities) withNetwork(
 		return nil, nil, err
 	}
 
-	return sb.WithEnv(network.Env()), closed, nil
+	return sb.WithEnv(network.Env(t.Services)), closed, nil
 }
 
 // collectNetwork stores the log of the sandbox's connections.

@@ -149,6 +149,8 @@ func (a *Activities) prepareAgent(ctx context.Context, w *agentWork) error {
 			Episode:     in.Episode,
 			Model:       in.Model,
 			MaxOutput:   max(in.Model.MaxTokensCap, 0),
+			MCPServers:  in.MCPServers,
+			Skills:      in.SkillsFolder,
 		},
 		Limits: in.Limits,
 		Logger: a.loggerOf("RunAgent", in.Target),

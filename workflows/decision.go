@@ -88,10 +88,10 @@ func decideError(f finding) decision {
 	kind := fault.KindOf(f.err)
 	switch {
 	// it begins in what the agent left, so an agent could end a rollout without a reward
-	case f.later && f.phase == rollout.PhaseSetup && kind == fault.SetupFailed:
+	case f.later && kind == fault.SetupFailed && (f.phase == rollout.PhaseSetup || f.phase == rollout.PhaseAgent):
 		return decision{outcome: rollout.AgentFailed, kind: fault.AgentFailed, text: f.err.Error(), prevented: true}
-	// the services of the task become ready before its setup
-	case (f.phase == rollout.PhaseSetup || f.phase == rollout.PhaseCreating) && kind == fault.SetupFailed:
+	// the services of the task become ready before its setup, its MCP servers before the agent's instruction
+	case kind == fault.SetupFailed && (f.phase == rollout.PhaseSetup || f.phase == rollout.PhaseCreating || f.phase == rollout.PhaseAgent):
 		return decision{outcome: rollout.SetupFailed, kind: kind, text: f.err.Error()}
 	case f.phase == rollout.PhaseVerifying && ungradable(kind):
 		return decision{outcome: rollout.VerifierFailed, kind: kind, text: f.err.Error()}

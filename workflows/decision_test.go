@@ -92,6 +92,18 @@ func TestDecide(t *testing.T) {
 			kind:    fault.SetupFailed,
 			text:    "step",
 		},
+		"MCP server does not start": {
+			f:       workflows.Finding{Phase: rollout.PhaseAgent, Err: err(fault.SetupFailed), Another: true},
+			outcome: rollout.SetupFailed,
+			kind:    fault.SetupFailed,
+			text:    "step",
+		},
+		"MCP server does not start in what the agent left": {
+			f:       workflows.Finding{Phase: rollout.PhaseAgent, Err: err(fault.SetupFailed), Another: true, Later: true},
+			outcome: rollout.AgentFailed,
+			kind:    fault.AgentFailed,
+			text:    "step",
+		},
 		"sandbox dies in setup": {
 			f:       workflows.Finding{Phase: rollout.PhaseSetup, Err: err(fault.SandboxLost), Another: true},
 			outcome: rollout.InfraFailed,

@@ -13,14 +13,14 @@ type Finding struct {
 	Err              error
 	Agent            *activities.AgentResult
 	Lost             error
-	Another          bool
+	Another, Later   bool
 }
 
 // Decide exports decide.
 func Decide(f Finding) (outcome rollout.Outcome, kind fault.Kind, text string, retry bool) {
 	r := decide(finding{
 		cause: cause{aborted: f.Aborted, overdue: f.Overdue, reason: "cause"},
-		phase: f.Phase, err: f.Err, agent: f.Agent, lost: f.Lost, another: f.Another,
+		phase: f.Phase, err: f.Err, agent: f.Agent, lost: f.Lost, another: f.Another, later: f.Later,
 	})
 
 	return r.outcome, r.kind, r.text, r.retry

@@ -239,3 +239,26 @@ func TestRolloutBound(t *testing.T) {
 	require.Nil(t, sum.Reward)
 	require.Equal(t, "CloseSandbox", w.calls[len(w.calls)-1])
 }
+
+// The agent gets the MCP servers and the skills of the task's sandbox.
+func TestAgentHasTheToolsOfTheTask(t *testing.T) {
+	t.Parallel()
+
+	w := newTestEnv(t)
+
+	var got *activities.AgentInput
+
+	agent := w.agent
+	w.agent = func(ctx context.Context, in *activities.AgentInput) (*activities.AgentResult, error) {
+		got = in
+		return agent(ctx, in)
+	}
+
+	s := spec()
+	s.Sandbox.MCPServers = []rollout.MCPServer{{Name: "a", Transport: rollout.MCPStdio, Command: "b"}}
+	s.Sandbox.SkillsDir = "skills"
+
+	require.Equal(t, rollout.Completed, w.run(t, s).Outcome)
+	require.Equal(t, s.Sandbox.MCPServers, got.MCPServers)
+	require.Equal(t, rollout.Workdir+"/skills", got.SkillsFolder)
+}

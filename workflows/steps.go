@@ -202,6 +202,9 @@ func (r *run) agentInput(a *attempt) *activities.AgentInput {
 		Model:       s.Model,
 		Limits:      r.limits(a),
 		Network:     s.Sandbox.Network,
+
+		MCPServers:   s.Sandbox.MCPServers,
+		SkillsFolder: s.Sandbox.SkillsFolder(),
 	}
 	// no other agent may see the solution
 	if s.Agent == rollout.AgentOracle {

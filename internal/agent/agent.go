@@ -56,6 +56,12 @@ type Job struct {
 	// tokens the agent may ask for per call; 0: no bound
 	MaxOutput int
 
+	// of the task; only an agent for which rollout.TakesMCP has any
+	MCPServers []rollout.MCPServer
+
+	// absolute path of a folder with the task's skills; "": there are none
+	Skills string
+
 	// bash commands that solve the task; for the agent oracle only
 	Solution []string
 

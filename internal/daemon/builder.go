@@ -74,7 +74,7 @@ func buildNetwork(c config.Config, log *slog.Logger, hosts []string) (*dockerfil
 		},
 	})
 
-	return &dockerfile.Network{Env: network.Env(), Serve: func(l net.Listener) { serveProxy(proxy, l) }}, nil
+	return &dockerfile.Network{Env: network.Env(""), Serve: func(l net.Listener) { serveProxy(proxy, l) }}, nil
 }
 
 // serveProxy serves connections until the listener is closed, and ends those that are open then.

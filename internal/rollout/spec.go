@@ -249,6 +249,10 @@ type Sandbox struct {
 	// Services run beside the sandbox, each in a sandbox of its own. Volumes are folders that they share with it.
 	Services []Service `json:"services,omitempty"`
 	Volumes  []Volume  `json:"volumes,omitempty"`
+	// MCPServers are the task's own tools for the agent. SkillsDir is the folder of its skills: an absolute path, or
+	// relative to the workdir.
+	MCPServers []MCPServer `json:"mcp_servers,omitempty"`
+	SkillsDir  string      `json:"skills_dir,omitempty"`
 	// Changed are folders outside of the workdir, the home and GradePaths that the agent has changed. Only
 	// the grader sets it, for a verifier's sandbox: it is no part of a task.
 	Changed []string `json:"-"`

@@ -39,7 +39,7 @@ func (s Spec) Validate() error {
 
 	for _, err := range []error{
 		CheckID(s.ID), s.Task.validate(), s.validSteps(), s.validAgent(), s.validModel(), s.Model.validSampling(),
-		s.Limits.Validate(), s.validCost(), s.Sandbox.validate(), s.validImage(),
+		s.Limits.Validate(), s.validCost(), s.Sandbox.validate(), s.validImage(), s.validMCP(),
 	} {
 		if err != nil {
 			errs = append(errs, err)

@@ -68,6 +68,8 @@ type harborEnvironment struct {
 	Memory      string            `toml:"memory"`
 	Storage     string            `toml:"storage"`
 	Healthcheck *healthcheck      `toml:"healthcheck"`
+	MCPServers  []harborMCP       `toml:"mcp_servers"`
+	SkillsDir   string            `toml:"skills_dir"`
 }
 
 // harborNetwork is what a phase of a task may reach. Without a mode, or with "public", it is what the
@@ -88,7 +90,7 @@ const (
 // another meaning.
 var unsupported = []string{
 	"verifier.user", "environment.os", "environment.gpus",
-	"environment.gpu_types", "environment.tpu", "environment.mcp_servers", "environment.skills_dir",
+	"environment.gpu_types", "environment.tpu",
 	"verifier.environment.os", "verifier.environment.gpus", "verifier.environment.gpu_types", "verifier.environment.tpu",
 	"verifier.environment.healthcheck",
 }
@@ -138,6 +140,8 @@ func (h *harborReader) settings(t *Task) []harborStep {
 	if compose != nil {
 		compose.addServices(size, s)
 	}
+
+	h.mcp(t, size, s)
 
 	if t.Verifier != nil && s.Environment.DockerImage != "" {
 		// the agent may leave files there without asking, as in Harbor

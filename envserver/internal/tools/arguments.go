@@ -101,6 +101,9 @@ type SandboxArgs struct {
 	// on the backend local
 	Services []rollout.Service `json:"services,omitempty" jsonschema:"programs, such as databases, that run beside the agent's sandbox, each in a sandbox of its own. Their names mean 127.0.0.1 in all of them"`
 	Volumes  []rollout.Volume  `json:"volumes,omitempty" jsonschema:"folders that the sandbox shares with its services"`
+
+	MCPServers []rollout.MCPServer `json:"mcp_servers,omitempty" jsonschema:"MCP servers whose tools the agent opencode has beside its own. They run in the sandbox, are services beside it, or are at hosts that the agent may reach"`
+	SkillsDir  string              `json:"skills_dir,omitempty" jsonschema:"folder with skills for the agent opencode: an absolute path, or relative to the working directory"`
 }
 
 // NetworkArgs are hosts that a task may reach: names, *.domain, with or without a port.

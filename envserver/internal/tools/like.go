@@ -103,5 +103,6 @@ func sandboxOf(s rollout.Sandbox) *SandboxArgs {
 	return &SandboxArgs{
 		Backend: s.Backend, Image: s.Image, CPU: s.CPU, MemoryMiB: s.MemoryMiB, DiskMiB: s.DiskMiB, User: s.User,
 		Workdir: s.Workdir, ImageEnv: s.ImageEnv, GradePaths: s.GradePaths, Env: s.Env, Services: s.Services, Volumes: s.Volumes,
+		MCPServers: s.MCPServers, SkillsDir: s.SkillsDir,
 	}
 }

@@ -56,7 +56,12 @@ func (t *Table) sandbox(a RolloutArgs) (rollout.Sandbox, error) {
 		return s, err
 	}
 
+	s.MCPServers, s.SkillsDir = ask.MCPServers, ask.SkillsDir
 	if err = t.services(s); err != nil {
+		return s, err
+	}
+
+	if err = checkMCP(s); err != nil {
 		return s, err
 	}
 
@@ -90,6 +95,30 @@ func (t *Table) services(s rollout.Sandbox) error {
 		err := service.Sandbox(s.Backend).CheckMax(t.o.MaxSandbox[cmp.Or(s.Backend, rollout.DefaultBackend)])
 		if err != nil {
 			return fault.Wrap(fault.Invalid, err, "%s", field)
+		}
+	}
+
+	return nil
+}
+
+// checkMCP refuses MCP servers that cannot be used, or that the agent could not reach.
+func checkMCP(s rollout.Sandbox) error {
+	if err := s.CheckMCP(); err != nil {
+		return err
+	}
+
+	reached, err := egress.ParseAllow(s.Network.ForAgent())
+	if err != nil {
+		return fault.Field("network.agent", "%v", err)
+	}
+
+	for i := range s.MCPServers {
+		if address := s.RemoteMCP(i); address != "" && !reached.Covers(address) {
+			return fault.Field(
+				fmt.Sprintf("sandbox.mcp_servers[%d].url", i),
+				"%s is neither a service beside the agent nor a host that it may reach: name it in network.agent",
+				address,
+			)
 		}
 	}
 

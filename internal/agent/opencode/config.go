@@ -31,12 +31,12 @@ func config(job agent.Job) string {
 		model["limit"] = map[string]int{"context": 0, "output": job.MaxOutput}
 	}
 
-	text, err := json.Marshal(map[string]any{
+	settings := map[string]any{
 		"model":      providerID + "/" + modelID,
 		"share":      "disabled",
 		"autoupdate": false,
 		"snapshot":   false,
-		"permission": permissions(job.ObeyProject),
+		"permission": permissions(job),
 		// A summary would split the trajectory and cost extra calls.
 		"compaction": map[string]bool{"auto": false, "prune": false},
 		"agent":      map[string]any{"title": map[string]bool{"disable": true}},
@@ -53,7 +53,16 @@ func config(job agent.Job) string {
 			},
 			"models": map[string]any{modelID: model},
 		}},
-	})
+	}
+	if len(job.MCPServers) > 0 {
+		settings["mcp"] = mcpServers(job.MCPServers)
+	}
+
+	if job.Skills != "" {
+		settings["skills"] = map[string]any{"paths": []string{job.Skills}}
+	}
+
+	text, err := json.Marshal(settings)
 	if err != nil {
 		// maps of strings, numbers and bools always encode
 		panic(err)
@@ -64,9 +73,9 @@ func config(job agent.Job) string {
 
 // deniedTools are the tools that need a person or the internet, and subagents, whose calls would not be
 // part of the trajectory.
-func deniedTools(obeyProject bool) []string {
+func deniedTools(job agent.Job) []string {
 	tools := []string{"question", "webfetch", "task"}
-	if !obeyProject {
+	if !job.ObeyProject && job.Skills == "" {
 		// skills are disabled
 		tools = append(tools, "skill")
 	}
@@ -75,9 +84,9 @@ func deniedTools(obeyProject bool) []string {
 }
 
 // permissions never use "ask", which would block the server forever.
-func permissions(obeyProject bool) map[string]string {
+func permissions(job agent.Job) map[string]string {
 	p := map[string]string{"*": "allow"}
-	for _, tool := range deniedTools(obeyProject) {
+	for _, tool := range deniedTools(job) {
 		p[tool] = "deny"
 	}
 
@@ -86,9 +95,9 @@ func permissions(obeyProject bool) map[string]string {
 
 // sessionRules repeat the permissions for the session, where they take precedence over the configuration of
 // a project or its agents. The last matching rule wins.
-func sessionRules(obeyProject bool) []map[string]string {
+func sessionRules(job agent.Job) []map[string]string {
 	rules := []map[string]string{{"permission": "*", "pattern": "*", "action": "allow"}}
-	for _, tool := range deniedTools(obeyProject) {
+	for _, tool := range deniedTools(job) {
 		rules = append(rules, map[string]string{"permission": tool, "pattern": "*", "action": "deny"})
 	}
 

@@ -262,7 +262,7 @@ func TestModelCallsTakeNoProxy(t *testing.T) {
 		`turns: [{tool_calls: [{name: bash, arguments: {description: look, command: "echo by=$http_proxy"}}]}, {text: Done.}]`,
 	)
 	// no proxy listens at that address
-	w.Sandbox = w.Sandbox.WithEnv(network.Env())
+	w.Sandbox = w.Sandbox.WithEnv(network.Env(""))
 	r := w.begin(t, w.agent(), agent.Job{Instruction: "look", MaxOutput: 4096, Launch: 1})
 	st := w.finish(t, r)
 	require.True(t, st.Answered(), "%+v", st)

@@ -43,7 +43,7 @@ func (r *run) look(ctx context.Context) (agent.Status, error) {
 // does not answer is busy or hangs; the watcher decides by the signs of life. A wrong answer is a failure
 // of the agent.
 func (r *run) explain(ctx context.Context, st agent.Status, err error) (agent.Status, error) {
-	if ctx.Err() != nil || fault.Is(err, fault.SandboxLost) {
+	if ctx.Err() != nil || fault.Is(err, fault.SandboxLost) || fault.Is(err, fault.SetupFailed) {
 		return st, err
 	}
 

@@ -66,6 +66,10 @@ func (r *run) instruct(ctx context.Context) (string, error) {
 	}
 
 	if err == nil && id == "" {
+		err = r.checkExtensions(ctx)
+	}
+
+	if err == nil && id == "" {
 		id, err = makeSession(ctx, c, r.job, fresh)
 	}
 
@@ -103,7 +107,7 @@ func (r *run) instruct(ctx context.Context) (string, error) {
 func makeSession(ctx context.Context, c api, job agent.Job, first bool) (string, error) {
 	title := sessionTitle(job.Step)
 
-	id, err := c.newSession(ctx, map[string]any{"title": title, "permission": sessionRules(job.ObeyProject)})
+	id, err := c.newSession(ctx, map[string]any{"title": title, "permission": sessionRules(job)})
 	if err == nil && !first {
 		id, err = findSession(ctx, c, title)
 	}

@@ -40,9 +40,15 @@ type Service struct {
 	Logger    *slog.Logger
 }
 
-// Env is the environment by which programs find the proxy.
-func Env() map[string]string {
-	const at, direct = "http://" + wire.NetworkAddr, "localhost,127.0.0.1,::1"
+// Env is the environment by which programs find the proxy. The names of services, joined by commas, are those of hosts
+// beside the sandbox, which programs reach without it.
+func Env(services string) map[string]string {
+	const at = "http://" + wire.NetworkAddr
+
+	direct := "localhost,127.0.0.1,::1"
+	if services != "" {
+		direct += "," + services
+	}
 
 	return map[string]string{
 		"http_proxy":  at,

@@ -80,12 +80,14 @@ func TestServe(t *testing.T) {
 	calls := 0
 	get := func(host string) string {
 		calls++
-		r, err := sb.WithEnv(network.Env()).
+		r, err := sb.WithEnv(network.Env("")).
 			Exec(t.Context(), fmt.Sprintf("get-%d", calls), wire.Exec{Process: wire.Process{Argv: []string{"bash", "-c", fetch, "bash", host}}})
 		require.NoError(t, err)
 
 		return strings.TrimSpace(string(r.Stdout.Head) + string(r.Stderr.Head))
 	}
+
+	require.Equal(t, "localhost,127.0.0.1,::1,db,cache", network.Env("db,cache")["no_proxy"], "services are beside it")
 	require.Contains(t, get(one), "refused")
 	stop, err := s.Serve(t.Context(), b, sb.ID(), network.Setup, []string{one})
 	require.NoError(t, err)
