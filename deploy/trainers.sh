@@ -105,6 +105,9 @@ fi
 # needs a version of tml-renderers that is not published.
 source_of slime https://github.com/THUDM/slime 624b824a898ab0ec1fcb4d373004c7f3852bf515
 source_of miles https://github.com/radixark/miles 31f1ca961a94cb860cec3b2dea34ec332bfa8f76
-check trainers 'verl or skyrl or tinker or openrlhf or slime or engine' verl==0.9.1 transferqueue==0.1.11 cachetools fastapi uvicorn \
+source_of rllm https://github.com/rllm-org/rllm 9beb6e0f676a46d38858991fd79ac5f8e0b16d4c
+# the published package of its gateway is older
+PYTHONPATH+=:$cache/sources/rllm/rllm-model-gateway/src
+check trainers 'verl or skyrl or tinker or openrlhf or slime or rllm or engine' verl==0.9.1 transferqueue==0.1.11 cachetools fastapi uvicorn \
 	chz termcolor tinker==0.38.0 blobfile cloudpathlib loguru func_timeout jaxtyping pybase64 orjson \
 	-- skyrl==0.4.0 skyrl-gym==0.4.0 tinker-cookbook==0.6.1 openrlhf==0.11.2

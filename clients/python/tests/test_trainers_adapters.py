@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import socket
 import sys
 from typing import Any
 
@@ -531,3 +532,52 @@ def test_agentlightning_runs_what_its_controller_starts() -> None:
         assert triplet.prompt["token_ids"]
         assert len(triplet.response["token_ids"]) == len(triplet.response["log_probs"]) > 0
     assert (ungraded.rollout_state, ungraded.final_reward, ungraded.triplets) == ("failed", None, []), "nothing of it is trained on"
+
+
+def test_rllm_runs_its_tasks() -> None:
+    engine_module = pytest.importorskip("rllm.engine.agentflow_engine", reason="rllm is not in the path")
+    from omegaconf import OmegaConf
+    from rllm.gateway.manager import GatewayManager
+
+    from rolloutd.rllm import RolloutdEvaluator, RolloutdFlow
+
+    class VerlEngine:
+        """Its name and addresses are what rLLM's gateway reads of verl's engines."""
+
+        server_addresses = (MODEL.removesuffix("/v1"),)
+
+    gateway = GatewayManager(OmegaConf.create({"rllm": {"gateway": {"host": "127.0.0.1", "port": free_port()}}, "model": {"name": "scripted"}}))
+    gateway.start(VerlEngine())
+    flow = RolloutdFlow({"agent": "react", "verify": ["true"]}, server=SERVER)
+    engine = engine_module.AgentFlowEngine(
+        flow, RolloutdEvaluator(), gateway, "scripted", retry_limit=1, raise_on_error=False, train_sampling_params={"temperature": 1.0}
+    )
+    rows = [
+        {"instruction": "Say hello."},
+        {"instruction": "Say hello.", "rolloutd": {"verify": ["false"]}},
+        {"instruction": "Say hello.", "rolloutd": {"endpoint": "scripted"}},
+        {"instruction": "Say hello.", "rolloutd": {"setup": ["false"], "limits": {"attempts": 1}}},
+    ]
+    try:
+        passed, failed, of_endpoint, ungraded = asyncio.run(engine.execute_tasks(rows))
+    finally:
+        engine.shutdown()
+        gateway.stop()
+
+    for episode, reward in ((passed, 1.0), (failed, 0.0), (of_endpoint, 1.0)):
+        (trajectory,) = episode.trajectories
+        assert (trajectory.reward, episode.is_correct) == (reward, reward == 1.0)
+        assert trajectory.steps
+        for step in trajectory.steps:
+            assert step.prompt_ids
+            assert len(step.response_ids) == len(step.logprobs) > 0
+    assert len(passed.trajectories[0].steps) == len(of_endpoint.trajectories[0].steps), "a call of the agent is a step, and nothing else is"
+    assert ungraded.trajectories == [], "nothing of it is trained on"
+    assert "ended as setup_failed" in ungraded.metadata["error"]["message"]
+
+
+def free_port() -> int:
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port: int = s.getsockname()[1]
+        return port

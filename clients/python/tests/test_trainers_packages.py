@@ -155,6 +155,22 @@ def test_art_makes_its_batch_of_the_choices() -> None:
     assert pairs == pairs_of(RECORDS)
 
 
+def test_rllm_makes_its_data_of_the_steps() -> None:
+    transform = pytest.importorskip("rllm.trainer.tinker.transform", reason="rllm or tinker is not installed")
+    from rolloutd.rllm import trajectory
+
+    pairs: Pairs = Counter()
+    for record in RECORDS:
+        made = trajectory(record)
+        assert bool(made.steps) == bool(trained(record))
+        for step in made.steps:
+            step.advantage = 1.0
+        for datum in transform.trajectory_to_datums(made):
+            inputs = {name: values.to_torch() for name, values in datum.loss_fn_inputs.items()}
+            pairs += tensor_pairs(inputs["target_tokens"], inputs["mask"], inputs["logprobs"])
+    assert pairs == pairs_of(RECORDS)
+
+
 def test_agentlightning_reads_the_events() -> None:
     schemas = pytest.importorskip("agentlightning.schemas", reason="agentlightning is not installed")
     from agentlightning.server.routes.events import _dedupe_model_requests_by_prompt_token_ids, _to_triplet_format
