@@ -116,7 +116,7 @@ func command(s std) *cobra.Command {
 		regradeCommand(s),
 	)
 	root.AddCommand(produceCommand(s), deliverCommand(s), deliveriesCommand(s), upstreamCommand(s))
-	root.AddCommand(hostsCommand(s), poolCommand(s), imageCommand(s), doctorCommand(s))
+	root.AddCommand(hostsCommand(s), poolCommand(s), imageCommand(s), agentsCommand(s), doctorCommand(s))
 	root.AddCommand(storeCommand(s), keepCommand(s))
 	root.AddCommand(versionCommand(s))
 	completeFlags(root)

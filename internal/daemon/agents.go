@@ -10,8 +10,10 @@ import (
 	"github.com/rolloutd/rolloutd/internal/agent/interactive"
 	"github.com/rolloutd/rolloutd/internal/agent/opencode"
 	"github.com/rolloutd/rolloutd/internal/agent/opencode/binary"
+	"github.com/rolloutd/rolloutd/internal/agent/programs"
 	"github.com/rolloutd/rolloutd/internal/agent/react"
 	"github.com/rolloutd/rolloutd/internal/config"
+	"github.com/rolloutd/rolloutd/internal/retention"
 )
 
 // Agents returns the agents of a deployment; the first is the default.
@@ -57,6 +59,28 @@ func checkAgentFolders(c config.Config) error {
 	}
 
 	return nil
+}
+
+// Programs returns the folder of this host's programs of agents. None is deleted that a rollout may use: a rollout that
+// began with it is younger than retention.MinTaskAge.
+func Programs(c config.Config, log *slog.Logger) (programs.Folder, error) {
+	dir, err := filepath.Abs(c.AgentsDir())
+	if err != nil {
+		return programs.Folder{}, err
+	}
+
+	needed := []string{binary.New(binary.Options{AgentsDir: dir}).Program()}
+
+	for _, spec := range commandAgents(c) {
+		a, err := command.New(spec, command.Options{AgentsDir: dir})
+		if err != nil {
+			return programs.Folder{}, err
+		}
+
+		needed = append(needed, a.Program())
+	}
+
+	return programs.Folder{Dir: dir, Needed: needed, MaxAge: retention.MinTaskAge, Logger: log}, nil
 }
 
 // commandAgents are the configured command-line agents, and the presets that none of them replaces.

@@ -171,7 +171,7 @@ func (d *Daemon) runWorkersOf(
 
 	alive, suspended := tier.Background(self.Run), tier.Background(d.suspended.Run)
 	janitor, tend := tier.Background(d.janitor(routes)), tier.Background(d.sinks.Maintain)
-	collect := tier.Background(d.collectImages)
+	collect := tier.Background(d.collect)
 	warm := runWarm()
 
 	return tier.Running{
@@ -347,10 +347,19 @@ func (d *Daemon) janitor(routes *gatewayapi.Client) func(context.Context) error 
 	}
 }
 
-// collectImages removes surplus images at its start and at the intervals of the retention, until ctx ends.
-func (d *Daemon) collectImages(ctx context.Context) error {
-	for d.images != nil {
-		if _, err := d.images.Collect(time.Now()); err != nil {
+// collect removes surplus images and programs of agents, at its start and at the intervals of the retention, until ctx ends.
+func (d *Daemon) collect(ctx context.Context) error {
+	agents, err := Programs(d.cfg, d.log)
+	if err != nil {
+		return err
+	}
+
+	for {
+		if _, err := agents.Collect(ctx, time.Now()); err != nil {
+			d.log.WarnContext(ctx, "programs of agents were not removed", "error", err)
+		}
+
+		if err := d.collectImages(); err != nil {
 			d.log.WarnContext(ctx, "surplus images were not removed", "error", err)
 		}
 
@@ -358,6 +367,15 @@ func (d *Daemon) collectImages(ctx context.Context) error {
 			return err
 		}
 	}
+}
 
-	return nil
+// collectImages removes surplus images, on a host that has images.
+func (d *Daemon) collectImages() error {
+	if d.images == nil {
+		return nil
+	}
+
+	_, err := d.images.Collect(time.Now())
+
+	return err
 }

@@ -10,15 +10,13 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/rolloutd/rolloutd/internal/agent/programs"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/filelock"
 )
 
 // completeFile is written last into an agent's folder. Its presence marks a complete folder.
-const completeFile = ".complete"
-
-// unfinished is the prefix of folders that are being filled.
-const unfinished = ".fetch-"
+const completeFile = programs.CompleteFile
 
 // source describes the origin of the folder, for people and for the folder's name.
 func (a *Agent) source() string {
@@ -35,6 +33,15 @@ func (a *Agent) folder() string {
 	return a.Name + "/" + hex.EncodeToString(sum[:8])
 }
 
+// Program returns the name of the folder below AgentsDir, AGENT/VERSION; "": the agent installs none.
+func (a *Agent) Program() string {
+	if !a.installs() {
+		return ""
+	}
+
+	return a.folder()
+}
+
 func (a *Agent) integrity() string {
 	return cmp.Or(a.Integrity[platform(a.o.Arch)], a.Integrity["any"])
 }
@@ -43,6 +50,8 @@ func (a *Agent) integrity() string {
 // in other processes, wait for the first.
 func (a *Agent) Fetch(ctx context.Context) (string, error) {
 	dir := filepath.Join(a.o.AgentsDir, filepath.FromSlash(a.folder()))
+	programs.Use(dir)
+
 	if isComplete(dir) {
 		return dir, nil
 	}
@@ -53,7 +62,7 @@ func (a *Agent) Fetch(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("agents folder: %w", err)
 	}
 
-	lock, err := filelock.Wait(ctx, filepath.Join(parent, ".lock"))
+	lock, err := filelock.Wait(ctx, filepath.Join(parent, programs.LockFile))
 	if err != nil {
 		return "", fault.Wrap(fault.Timeout, err, "fetch %s", a.Name)
 	}
@@ -67,6 +76,8 @@ func (a *Agent) Fetch(ctx context.Context) (string, error) {
 	if err := a.fill(ctx, dir); err != nil {
 		return "", fault.Wrap(fault.KindOf(err), err, "fetch %s", a.Name)
 	}
+
+	programs.Use(dir)
 
 	return dir, nil
 }
@@ -97,7 +108,7 @@ func isComplete(dir string) bool {
 // fill makes the folder under a temporary name and renames it to dir. The caller holds the lock.
 func (a *Agent) fill(ctx context.Context, dir string) error {
 	// of processes that were killed
-	left, err := filepath.Glob(filepath.Join(filepath.Dir(dir), unfinished+"*"))
+	left, err := filepath.Glob(filepath.Join(filepath.Dir(dir), programs.Unfinished+"*"))
 	if err != nil {
 		return err
 	}
@@ -108,7 +119,7 @@ func (a *Agent) fill(ctx context.Context, dir string) error {
 		}
 	}
 
-	tmp, err := os.MkdirTemp(filepath.Dir(dir), unfinished)
+	tmp, err := os.MkdirTemp(filepath.Dir(dir), programs.Unfinished)
 	if err != nil {
 		return err
 	}

@@ -64,4 +64,7 @@ func (c *Cache) Version() string { return c.opts.Version }
 // Path returns the path of the binary, which Fetch makes sure of.
 func (c *Cache) Path() string { return filepath.Join(c.dir(), File) }
 
-func (c *Cache) dir() string { return filepath.Join(c.opts.AgentsDir, "opencode", c.opts.Version) }
+// Program returns the name of the folder below AgentsDir, AGENT/VERSION.
+func (c *Cache) Program() string { return "opencode/" + c.opts.Version }
+
+func (c *Cache) dir() string { return filepath.Join(c.opts.AgentsDir, filepath.FromSlash(c.Program())) }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/rolloutd/rolloutd/internal/agent/programs"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/filelock"
 )
@@ -16,8 +17,7 @@ const (
 	File = "opencode"
 
 	// NoModels; written last, so its presence marks a complete folder
-	ModelsFile   = "models.json"
-	verifiedFile = ".verified"
+	ModelsFile = "models.json"
 )
 
 // NoModels is an empty catalog of models, which OpenCode reads instead of downloading one.
@@ -31,6 +31,8 @@ func (c *Cache) Fetch(ctx context.Context) (string, error) {
 		return "", err
 	}
 
+	programs.Use(c.dir())
+
 	if remembered(c.dir(), rel.SHA256) {
 		return c.Path(), nil
 	}
@@ -39,7 +41,7 @@ func (c *Cache) Fetch(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("agents folder: %w", err)
 	}
 
-	lock, err := filelock.Wait(ctx, filepath.Join(filepath.Dir(c.dir()), ".lock"))
+	lock, err := filelock.Wait(ctx, filepath.Join(filepath.Dir(c.dir()), programs.LockFile))
 	if err != nil {
 		return "", fault.Wrap(fault.Timeout, err, "fetch opencode")
 	}
@@ -50,7 +52,13 @@ func (c *Cache) Fetch(ctx context.Context) (string, error) {
 		return c.Path(), nil
 	}
 
-	return c.Path(), c.fill(ctx, rel)
+	if err := c.fill(ctx, rel); err != nil {
+		return c.Path(), err
+	}
+
+	programs.Use(c.dir())
+
+	return c.Path(), nil
 }
 
 // fill completes the version's folder, with a binary that an operator put there or from npm.
@@ -90,7 +98,7 @@ func (c *Cache) fill(ctx context.Context, rel Release) error {
 }
 
 // unfinished is the pattern of folders that are being filled.
-const unfinished = ".fetch-*"
+const unfinished = programs.Unfinished + "*"
 
 // dropUnfinished removes the folders of processes that were killed during a download, about 250 MB each.
 // The caller holds the lock, so no process uses them.

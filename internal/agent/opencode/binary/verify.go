@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/rolloutd/rolloutd/internal/agent/programs"
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
@@ -32,7 +33,7 @@ func stamp(dir, sum string) (verified, error) {
 
 // remembered reports whether the folder is complete and has the binary that was verified.
 func remembered(dir, sum string) bool {
-	text, err := os.ReadFile(filepath.Join(dir, verifiedFile))
+	text, err := os.ReadFile(filepath.Join(dir, programs.VerifiedFile))
 	if err != nil {
 		return false
 	}
@@ -86,7 +87,7 @@ func verify(dir string, rel Release) error {
 		return err
 	}
 
-	if err := os.WriteFile(filepath.Join(dir, verifiedFile), text, 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, programs.VerifiedFile), text, 0o644); err != nil {
 		return fmt.Errorf("verify opencode: %w", err)
 	}
 
