@@ -1,6 +1,7 @@
 package activities_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -445,4 +446,33 @@ func TestAgentThatEndsItsSandbox(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The loss of the sandbox of a service ends the agent at once. The error has what the service wrote last.
+func TestAgentLosesAService(t *testing.T) {
+	t.Parallel()
+
+	h := working(t, 1_000_000)
+	h.sandbox(t)
+	service := h.beside(t, "r.1")
+	service.locked(func() {
+		service.procs["service"].StderrSize = int64(len("database is up\n"))
+		service.logs["service"] = exec{stderr: "database is up\n"}
+
+		service.refuse = func(_, path string, q map[string][]string) error {
+			// the watch has read the log
+			if path == "/v1/processes/service" && len(q["wait"]) > 0 {
+				go func() { _ = h.provider.Destroy(context.Background(), "r.1.s-web") }()
+			}
+
+			return nil
+		}
+	})
+
+	in := agentInput()
+	in.Services = "web"
+
+	_, err := h.RunAgent(t.Context(), in)
+	require.Equal(t, fault.SandboxLost, fault.KindOf(err))
+	require.ErrorContains(t, err, `service "web": its sandbox was lost while the agent worked; it has written: database is up`)
 }

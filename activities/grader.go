@@ -14,6 +14,14 @@ import (
 // grader grades one attempt.
 func (a *Activities) grader(t Target) *grading.Grader {
 	return &grading.Grader{Store: a.o.Store, Sandboxes: leased{a: a, target: t}, Logger: a.log, Controls: &a.controls,
+		CheckServices: func(ctx context.Context, id string) error {
+			b, err := a.backend(t)
+			if err != nil {
+				return err
+			}
+
+			return a.checkServices(ctx, b, t, id)
+		},
 		EndAgent: func(ctx context.Context, sb *sandbox.Sandbox) error { return agent.End(ctx, sb) },
 		Command: func(n int, cmd string, res *rollout.CommandResult) {
 			command(a.o.Events.Of(t), rollout.StageVerifier, n, cmd, res)

@@ -41,9 +41,15 @@ func (a *Activities) RunAgent(ctx context.Context, in *AgentInput) (*AgentResult
 	}
 	defer w.close()
 
-	res, err := a.watcher.Run(ctx, &w.job)
+	watched, unwatch, err := a.watchServices(ctx, in.Target)
 	if err != nil {
-		return a.endOutOfMemory(ctx, in.Target, err)
+		return nil, err
+	}
+	defer unwatch()
+
+	res, err := a.watcher.Run(watched, &w.job)
+	if err != nil {
+		return a.endOutOfMemory(ctx, in.Target, lostService(ctx, watched, err))
 	}
 
 	if err := a.recordServices(ctx, in.Target); err != nil {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rolloutd/rolloutd/internal/driver"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
@@ -111,4 +112,53 @@ func TestListenersAreNoted(t *testing.T) {
 	_, err = h.RunVerifier(t.Context(), in)
 	require.NoError(t, err)
 	require.Contains(t, h.stored(t, store.Grading), "listen on ports (80, 8080)")
+}
+
+// beside makes the sandbox of the service "web" beside another one.
+func (h *host) beside(t *testing.T, id string) *fakeSandbox {
+	t.Helper()
+	require.NoError(t, h.provider.Create(t.Context(), id+".s-web", driver.Spec{}))
+
+	b, ok := h.provider.box(id + ".s-web")
+	require.True(t, ok)
+	b.locked(func() { b.procs["service"] = &wire.Status{Name: "service", Running: true} })
+
+	return b
+}
+
+// If the sandbox of a service is lost while the tests run, their result is no grade. A service that has ended is another
+// matter: the work may have ended it.
+func TestGradingLosesAService(t *testing.T) {
+	t.Parallel()
+
+	for lost, kind := range map[bool]fault.Kind{true: fault.SandboxLost, false: ""} {
+		h := newHost(t)
+		h.sandbox(t)
+		h.beside(t, "r.1")
+		service := h.beside(t, "r.1.v")
+
+		h.provider.exec = func(*fakeSandbox, string, wire.Process) exec {
+			if lost {
+				require.NoError(t, h.provider.Destroy(t.Context(), "r.1.v.s-web"))
+			} else {
+				service.locked(func() { service.procs["service"].Running = false })
+			}
+
+			return rewards("0")
+		}
+
+		in := verifyInput(rollout.Verifier{Script: "x"})
+		in.Services = "web"
+
+		grade, err := h.RunVerifier(t.Context(), in)
+		if lost {
+			require.Equal(t, kind, fault.KindOf(err))
+			require.ErrorContains(t, err, `service "web": `)
+
+			continue
+		}
+
+		require.NoError(t, err)
+		require.Zero(t, grade.Reward)
+	}
 }

@@ -44,6 +44,9 @@ type Grader struct {
 	// EndAgent ends the agent itself in its sandbox, and leaves the processes that it has started and detached. Only live
 	// grading calls it.
 	EndAgent func(ctx context.Context, sb *sandbox.Sandbox) error
+	// CheckServices returns a fault.SandboxLost if the sandbox of a service beside a sandbox is lost. Only gradings with
+	// services call it.
+	CheckServices func(ctx context.Context, id string) error
 	// Command is called when a command of the verifier begins, and with its result when it has ended:
 	// number 0 is the test script. nil: it is not called.
 	Command func(number int, command string, res *rollout.CommandResult)
@@ -145,6 +148,10 @@ const (
 func (g *Grader) grade(ctx context.Context, job Job) (Record, error) {
 	for n := 1; ; n++ {
 		record, err := g.gradeOnce(ctx, job)
+		if lost := g.servicesLost(ctx, job, err); lost != nil {
+			return record, lost
+		}
+
 		if n == gradings || !record.byHost || !doubtful(job, record, err) ||
 			timeLeft(ctx, job) < job.Timeout {
 			return record, record.end(g.checkVerifier(ctx, job, record, err))
@@ -169,6 +176,22 @@ func (g *Grader) grade(ctx context.Context, job Job) (Record, error) {
 			return record, err
 		}
 	}
+}
+
+// servicesLost is the loss of a service that the tests may have asked, after a grading with the error err: what they
+// found is no grade.
+func (g *Grader) servicesLost(ctx context.Context, job Job, err error) error {
+	var f *failure
+	if job.Services == "" || job.Verifier.Image != "" || err != nil && !errors.As(err, &f) {
+		return nil
+	}
+
+	beside := job.VerifierID()
+	if job.Verifier.Live() || job.Verifier.Shared() {
+		beside = job.SandboxID()
+	}
+
+	return g.CheckServices(ctx, beside)
 }
 
 // gradeOnce prepares the sandbox, runs the verifier in it and reads the reward.

@@ -1,6 +1,7 @@
 package image
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -19,7 +20,7 @@ type BuildJob struct {
 	// the build context
 	Folder string
 
-	// path below Folder
+	// path below Folder; "": Dockerfile
 	Dockerfile string
 
 	// of the image
@@ -42,6 +43,7 @@ func Build(ctx context.Context, images *Store, j BuildJob) (Image, error) {
 		return Image{}, err
 	}
 
+	j.Dockerfile = cmp.Or(j.Dockerfile, "Dockerfile")
 	if _, err := os.Stat(filepath.Join(j.Folder, j.Dockerfile)); err != nil {
 		return Image{}, fault.Wrap(fault.NotFound, err, "build")
 	}

@@ -165,7 +165,7 @@ func TestServices(t *testing.T) {
 	}
 }
 
-// An attempt in which the sandbox of a service is lost is lost when the agent has ended. The result names the service.
+// An attempt ends when the sandbox of a service is lost, also if the agent would go on. The result names the service.
 func TestServiceIsLost(t *testing.T) {
 	t.Parallel()
 
@@ -177,8 +177,8 @@ func TestServiceIsLost(t *testing.T) {
 
 	a := args(sidecarTask(t, srv).Arguments())
 	a["agent"], a["limits"] = rollout.AgentOracle, args{"attempts": 1}
-	// until its connection ends
-	a["solution"] = []string{"exec 3<>/dev/tcp/web/80; read -u 3; :"}
+	// without an end
+	a["solution"] = []string{"exec 3<>/dev/tcp/web/80; exec 4<> <(:); read -u 4; :"}
 
 	id := start(t, srv.url, a)
 	waitFor(t, srv.url, id, "the agent", func(s state) bool { return s.Phase == rollout.PhaseAgent })
@@ -187,5 +187,5 @@ func TestServiceIsLost(t *testing.T) {
 	result := finalize(t, srv.url, id)
 	require.Equal(t, rollout.InfraFailed, result.Outcome)
 	require.Nil(t, result.Reward)
-	require.Contains(t, deref(result.Error), `service "web": `)
+	require.Contains(t, deref(result.Error), `service "web": its sandbox was lost while the agent worked`)
 }

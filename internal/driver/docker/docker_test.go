@@ -244,10 +244,9 @@ func TestBuild(t *testing.T) {
 	store, err := image.Open(image.Options{Dir: filepath.Join(t.TempDir(), "images")})
 	require.NoError(t, err)
 	_, err = image.Build(t.Context(), store, image.BuildJob{
-		Folder:     folder,
-		Dockerfile: "Dockerfile",
-		Name:       "built:1",
-		Output:     io.Discard,
+		Folder: folder,
+		Name:   "built:1",
+		Output: io.Discard,
 	})
 	require.NoError(t, err)
 	_, err = store.Find("built:1")
