@@ -16,8 +16,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/delivery/queue"
 )
 
-// Lists of numbers are accepted exactly if encoding/json accepts them, with any text after a number. Short
-// numbers have a separate code path.
+// Lists of numbers are accepted exactly if encoding/json accepts them, with any text after a number.
 func TestNumbers(t *testing.T) {
 	t.Parallel()
 	c := client{t, serve(t)}

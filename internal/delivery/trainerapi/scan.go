@@ -1,11 +1,9 @@
 package trainerapi
 
 import (
-	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"math"
-	"math/bits"
 	"strconv"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
@@ -206,7 +204,6 @@ func (s *scanner) ints(field string, least, most int64) (n int, err error) {
 	}
 
 	for {
-		n += s.shortInts(least < 0)
 		s.space()
 
 		start := s.i
@@ -220,25 +217,11 @@ func (s *scanner) ints(field string, least, most int64) (n int, err error) {
 			return 0, s.broken(at(field, n), "must be a whole number")
 		}
 
-		if digits > smallDigits {
-			v, err := strconv.ParseInt(string(s.b[start:s.i]), 10, 64)
+		if text := s.b[start:s.i]; digits > smallDigits || text[0] == '-' && least == 0 {
+			v, err := strconv.ParseInt(string(text), 10, 64)
 			if err != nil || v < least || v > most {
-				return 0, fault.Field(
-					at(field, n),
-					"must be a whole number from %d to %d, got %.30s",
-					least,
-					most,
-					s.b[start:s.i],
-				)
+				return 0, fault.Field(at(field, n), "must be a whole number from %d to %d, got %.30s", least, most, text)
 			}
-		} else if s.b[start] == '-' && least == 0 {
-			return 0, fault.Field(
-				at(field, n),
-				"must be a whole number from %d to %d, got %s",
-				least,
-				most,
-				s.b[start:s.i],
-			)
 		}
 
 		n++
@@ -254,97 +237,13 @@ func (s *scanner) ints(field string, least, most int64) (n int, err error) {
 	}
 }
 
-// smallDigits is the number of digits up to which every number is within ±2^31.
+// smallDigits is the number of digits up to which every number is within ±2^31. Nearly all numbers of a group are such,
+// and need not be parsed.
 const smallDigits = 9
 
-// shortInts skips whole numbers of at most seven digits that a comma follows, and counts them. Nearly all
-// numbers of a group are such.
-func (s *scanner) shortInts(negative bool) (n int) {
-	b, i := s.b, s.i
-	for ; i+longestShort < len(b); n++ {
-		at := i
-		if b[at] == ' ' {
-			at++
-		}
-
-		if negative && b[at] == '-' {
-			at++
-		}
-
-		digits := digitsOf8(b[at:])
-		if digits == 0 || digits == 8 || b[at+digits] != ',' || digits > 1 && b[at] == '0' {
-			break
-		}
-
-		i = at + digits + 1
-	}
-
-	s.i = i
-
-	return n
-}
-
-// longestShort is the number of bytes that a step of shortInts, or of shortFloats without further digits,
-// inspects at most.
-const longestShort = 20
-
-// shortFloats skips numbers without exponent that a comma follows, with at most seven digits before the
-// point, and counts them.
-func (s *scanner) shortFloats() (n int) {
-	b, i := s.b, s.i
-	for ; i+longestShort < len(b); n++ {
-		at := i
-		if b[at] == ' ' {
-			at++
-		}
-
-		if b[at] == '-' {
-			at++
-		}
-
-		digits := digitsOf8(b[at:])
-		if digits == 0 || digits == 8 || b[at+digits] != '.' || digits > 1 && b[at] == '0' {
-			break
-		}
-
-		at += digits + 1
-
-		point := at
-		for digits = digitsOf8(b[at:]); digits == 8 && at+16 <= len(b); digits = digitsOf8(b[at:]) {
-			at += 8
-		}
-
-		if at += digits; at == point || at >= len(b) || b[at] != ',' {
-			break
-		}
-
-		i = at + 1
-	}
-
-	s.i = i
-
-	return n
-}
-
-// digitsOf8 counts the digits at the start of eight bytes.
-func digitsOf8(b []byte) int {
-	const zeros, ones, high = 0x3030303030303030, 0x7f7f7f7f7f7f7f7f, 0x8080808080808080
-	// a digit becomes 0 to 9
-	x := binary.LittleEndian.Uint64(b) ^ zeros
-
-	return bits.TrailingZeros64(((x&ones)+0x7676767676767676|x)&high) / 8
-}
-
-// digits skips digits and counts them, eight bytes at a time.
+// digits skips digits and counts them.
 func (s *scanner) digits() int {
 	start := s.i
-	for s.i+8 <= len(s.b) {
-		n := digitsOf8(s.b[s.i:])
-		if s.i += n; n < 8 {
-			return s.i - start
-		}
-	}
-
 	for s.i < len(s.b) && s.b[s.i]-'0' <= 9 {
 		s.i++
 	}
@@ -363,7 +262,6 @@ func (s *scanner) floats(field string) (n int, err error) {
 	}
 
 	for {
-		n += s.shortFloats()
 		if err := s.float(field, n); err != nil {
 			return 0, err
 		}
