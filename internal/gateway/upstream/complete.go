@@ -253,7 +253,8 @@ func (u *Client) admitAndTry(ctx context.Context, r *retryState) (*Result, error
 	if ctx.Err() == nil {
 		res.report(r.Admission, r.Request.Kind)
 		u.noteAnswer(res, r.Spec)
-		u.Engines.saw(res.Engine, res.Status == 0 && res.Problem.Class == Retry && p.Ctx.Err() == nil)
+		noAnswer := res.Status == 0 && res.Problem.Class == Retry && p.Ctx.Err() == nil
+		u.Engines.record(res.Engine, !noAnswer)
 		r.outage = u.noteOutage(res, r.Spec, began)
 	}
 

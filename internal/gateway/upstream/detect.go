@@ -36,15 +36,15 @@ func detectQuirk(res *Result, a *dialect.Request) (quirk, bool) {
 		refusesStream(body, a.Body):
 		return noStream, true
 	case refusesBound(body):
-		return newBound, true
+		return renamedBound, true
 	case refusesRoom(res.Problem.Text) && ownBound(a):
-		return allRoom, true
+		return noMaxTokens, true
 	case wrong(dialect.StreamOptions) && !own:
-		return noCounts, true
+		return noStreamOptions, true
 	case wrong(dialect.CacheSalt) && !says(a.Body, dialect.CacheSalt):
-		return noSalt, true
+		return noCacheSalt, true
 	case wrong(dialect.ResponseMessages):
-		return noMessages, true
+		return noResponseMessages, true
 	case !a.NeedsIDs && (wrong("logprobs") || wrong("top_logprobs") || wrong(dialect.Include) || a.Changes.Any(dialect.Include) && names(body, "logprobs")):
 		return noLogprobs, true
 	}

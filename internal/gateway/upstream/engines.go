@@ -83,12 +83,12 @@ func (h *health) pick(engines []string) string {
 	return oldest
 }
 
-// saw records whether an engine gave no answer at all.
-func (h *health) saw(engine string, none bool) {
+// record notes whether an engine gave any answer.
+func (h *health) record(engine string, answered bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 
-	if none {
+	if !answered {
 		maps.DeleteFunc(h.lost, func(_ string, at time.Time) bool { return time.Since(at) > engineRest })
 		h.lost[engine] = time.Now()
 

@@ -23,7 +23,7 @@ func (u *Client) Ask(ctx context.Context, s Spec, path string) (body []byte, rel
 	body, release, err = u.ask(ctx, s.target(engine).at(path), s.Request)
 	if none := new(UnreachableError); errors.As(err, &none) {
 		// the next request goes to another engine
-		u.Engines.saw(engine, true)
+		u.Engines.record(engine, false)
 
 		if none.Outage = u.outage(&s, began, none.Text); u.Engines.allLost(s.Engines) {
 			none.Outage = s.Admission.Unreachable(none.Outage)

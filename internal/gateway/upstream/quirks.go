@@ -16,24 +16,24 @@ type quirk string
 
 const (
 	// OpenAI's reasoning models
-	newBound   quirk = "max_completion_tokens in place of max_tokens"
-	noCounts   quirk = "no stream_options"
-	noLogprobs quirk = "no logprobs"
+	renamedBound    quirk = "max_completion_tokens in place of max_tokens"
+	noStreamOptions quirk = "no stream_options"
+	noLogprobs      quirk = "no logprobs"
 
 	// engines without salts in their prefix cache
-	noSalt quirk = "no cache_salt"
+	noCacheSalt quirk = "no cache_salt"
 
 	// engines other than vLLM
-	noMessages quirk = "no enable_response_messages"
+	noResponseMessages quirk = "no enable_response_messages"
 
 	// SGLang's chat/completions
 	noStream quirk = "token ids without a stream"
 
 	// SGLang's completions
-	generated quirk = "token ids by /generate"
+	byGenerate quirk = "token ids by /generate"
 
 	// where the gateway's own bound exceeds the room in the context
-	allRoom quirk = "no max_tokens"
+	noMaxTokens quirk = "no max_tokens"
 
 	// models without vision
 	noImages quirk = "no images"
@@ -61,7 +61,7 @@ func (m *endpointQuirks) of(place string) []quirk {
 
 func (m *endpointQuirks) learn(place string, quirks []quirk) {
 	// the next prompt leaves different room
-	quirks = slices.DeleteFunc(quirks, func(q quirk) bool { return q == allRoom })
+	quirks = slices.DeleteFunc(quirks, func(q quirk) bool { return q == noMaxTokens })
 	if len(quirks) == 0 {
 		return
 	}
@@ -106,7 +106,7 @@ func (m *endpointQuirks) makeRoom() {
 
 // apply rewrites the call, and reports whether that changed anything.
 func (q quirk) apply(a *dialect.Request) bool {
-	if q == generated {
+	if q == byGenerate {
 		return q.generate(a)
 	}
 
@@ -131,16 +131,16 @@ func (q quirk) apply(a *dialect.Request) bool {
 	}
 
 	switch q {
-	case newBound:
+	case renamedBound:
 		bound, ok := d.Get(dialect.MaxTokens)
 		if _, both := d.Get(dialect.MaxCompletionTokens); ok && !both {
 			d.Set(dialect.MaxCompletionTokens, slices.Clone(bound))
 		}
 
 		d.Remove(dialect.MaxTokens)
-	case allRoom:
+	case noMaxTokens:
 		d.Restore(dialect.MaxTokens)
-	case noCounts:
+	case noStreamOptions:
 		d.Remove(dialect.StreamOptions)
 	case noLogprobs:
 		d.Remove("logprobs")
@@ -151,9 +151,9 @@ func (q quirk) apply(a *dialect.Request) bool {
 		} else {
 			d.Remove("top_logprobs")
 		}
-	case noSalt:
+	case noCacheSalt:
 		d.Remove(dialect.CacheSalt)
-	case noMessages:
+	case noResponseMessages:
 		d.Restore(dialect.ResponseMessages)
 	case noStream:
 		d.Remove("stream")
@@ -214,11 +214,11 @@ func (q quirk) note(a *dialect.Request) {
 // fix returns what the quirk changes, for a result.
 func (q quirk) fix() string {
 	switch q {
-	case newBound:
+	case renamedBound:
 		return "renamed max_tokens -> max_completion_tokens"
 	case noStream:
 		return "set stream=false"
-	case generated:
+	case byGenerate:
 		return "called /generate"
 	case noImages:
 		return "replaced images by a text"

@@ -16,7 +16,7 @@ func TestQuirksAreBounded(t *testing.T) {
 
 	for i := range 10_000 {
 		place := strconv.Itoa(i)
-		m.learn(place, []quirk{noCounts})
+		m.learn(place, []quirk{noStreamOptions})
 		m.learn(place, []quirk{noLogprobs})
 		m.learn(place, nil)
 		require.Len(t, m.of(place), 2, "what was just learnt is never forgotten for another")

@@ -84,18 +84,18 @@ func (u *Client) try(ctx context.Context, t *target, a *dialect.Request) *Result
 		res := u.once(ctx, t, a)
 		if lacksGenerate(a, res) {
 			res.Memory.Release()
-			u.quirks.forget(place, generated)
+			u.quirks.forget(place, byGenerate)
 
-			tried, never = slices.DeleteFunc(tried, func(q quirk) bool { return q == generated }), true
+			tried, never = slices.DeleteFunc(tried, func(q quirk) bool { return q == byGenerate }), true
 
-			generated.revert(a)
+			byGenerate.revert(a)
 
 			continue
 		}
 
 		q, ok := detectQuirk(res, a)
 		if !ok && !never && u.wantsGenerate(ctx, t, a, res) {
-			q, ok = generated, true
+			q, ok = byGenerate, true
 		}
 
 		if ok && q.apply(a) {

@@ -33,7 +33,7 @@ func (c *Cache) Fetch(ctx context.Context) (string, error) {
 
 	programs.Use(c.dir())
 
-	if remembered(c.dir(), rel.SHA256) {
+	if isVerified(c.dir(), rel.SHA256) {
 		return c.Path(), nil
 	}
 
@@ -48,7 +48,7 @@ func (c *Cache) Fetch(ctx context.Context) (string, error) {
 	// closing an unwritten file loses no data
 	defer func() { _ = lock.Release() }()
 	// another caller has fetched it meanwhile
-	if remembered(c.dir(), rel.SHA256) {
+	if isVerified(c.dir(), rel.SHA256) {
 		return c.Path(), nil
 	}
 

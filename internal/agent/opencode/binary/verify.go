@@ -14,37 +14,38 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// verified records that a binary with this size and time had the right checksum. Hashing 185 MB for every
+// verifiedStamp records that a binary with this size and time had the right checksum. Hashing 185 MB for every
 // rollout would cost more than the rest of its start.
-type verified struct {
+type verifiedStamp struct {
 	SHA256  string `json:"sha256"`
 	Size    int64  `json:"size"`
 	ModTime int64  `json:"mtime_ns"`
 }
 
-func stamp(dir, sum string) (verified, error) {
+// stampOf returns the stamp of the binary in a folder, which has the checksum.
+func stampOf(dir, sum string) (verifiedStamp, error) {
 	info, err := os.Stat(filepath.Join(dir, File))
 	if err != nil {
-		return verified{}, err
+		return verifiedStamp{}, err
 	}
 
-	return verified{sum, info.Size(), info.ModTime().UnixNano()}, nil
+	return verifiedStamp{sum, info.Size(), info.ModTime().UnixNano()}, nil
 }
 
-// remembered reports whether the folder is complete and has the binary that was verified.
-func remembered(dir, sum string) bool {
+// isVerified reports whether the folder is complete and has the binary that was verified.
+func isVerified(dir, sum string) bool {
 	text, err := os.ReadFile(filepath.Join(dir, programs.VerifiedFile))
 	if err != nil {
 		return false
 	}
 
-	var was verified
-	if json.Unmarshal(text, &was) != nil {
+	var stored verifiedStamp
+	if json.Unmarshal(text, &stored) != nil {
 		return false
 	}
 
-	is, err := stamp(dir, sum)
-	if err != nil || is != was {
+	stamp, err := stampOf(dir, sum)
+	if err != nil || stamp != stored {
 		return false
 	}
 
@@ -77,12 +78,12 @@ func verify(dir string, rel Release) error {
 		return fmt.Errorf("verify opencode: %w", err)
 	}
 
-	seen, err := stamp(dir, sum)
+	stamp, err := stampOf(dir, sum)
 	if err != nil {
 		return fmt.Errorf("verify opencode: %w", err)
 	}
 
-	text, err := json.Marshal(seen)
+	text, err := json.Marshal(stamp)
 	if err != nil {
 		return err
 	}

@@ -11,22 +11,21 @@ type collector struct{ registry *Registry }
 
 // Describe implements prometheus.Collector.
 func (c collector) Describe(out chan<- *prometheus.Desc) {
-	out <- failingDesc()
-
-	out <- pausedDesc()
-
-	out <- unreachableDesc()
+	for _, desc := range []*prometheus.Desc{failingDesc(), pausedDesc(), unreachableDesc()} {
+		out <- desc
+	}
 }
 
 // Collect implements prometheus.Collector.
 func (c collector) Collect(out chan<- prometheus.Metric) {
 	for _, name := range c.registry.endpoints {
 		h := c.registry.healthOf(name)
-		out <- prometheus.MustNewConstMetric(failingDesc(), prometheus.GaugeValue, h.failing, name)
 
-		out <- prometheus.MustNewConstMetric(pausedDesc(), prometheus.GaugeValue, h.paused, name)
-
-		out <- prometheus.MustNewConstMetric(unreachableDesc(), prometheus.GaugeValue, h.unreachable, name)
+		for desc, value := range map[*prometheus.Desc]float64{
+			failingDesc(): h.failing, pausedDesc(): h.paused, unreachableDesc(): h.unreachable,
+		} {
+			out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, name)
+		}
 	}
 }
 
