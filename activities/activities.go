@@ -34,6 +34,7 @@ type Gateway interface {
 	supervisor.Gateway
 	Trace(ctx context.Context, id string) (io.ReadCloser, error)
 	RoutedExperts(ctx context.Context, id string) (io.ReadCloser, error)
+	Images(ctx context.Context, id string) (io.ReadCloser, error)
 	Inspect(ctx context.Context, id string, wait time.Duration) (rollout.EndpointReport, error)
 	Model(route string) *gatewayapi.Model
 	Close(ctx context.Context, id string) error

@@ -350,29 +350,37 @@ func TestEventsOfAnySize(t *testing.T) {
 	require.True(t, strings.HasSuffix(h.result(t).AgentLogTail, "the last one"))
 }
 
-// The rows of routed experts are stored beside the trace, behind those of the step before; without any there is no blob.
-func TestRoutedExpertsAreCollected(t *testing.T) {
+// The rows of routed experts and the images are stored beside the trace, behind those of the step before; without any
+// there is no blob.
+func TestTraceFilesAreCollected(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
-	h.gate.trace, h.gate.experts = traceOf, "rows"
+	h.gate.trace, h.gate.experts, h.gate.images = traceOf, "rows", "cat"
 	_, err := h.CollectArtifacts(t.Context(), collectInput(nil))
 	require.NoError(t, err)
 	require.Equal(t, "rows", h.stored(t, store.RoutedExperts))
+	require.Equal(t, "cat", h.stored(t, store.Images))
 	require.Contains(t, h.result(t).Links, "routed_experts")
+	require.Contains(t, h.result(t).Links, "images")
 
 	second := collectInput(func(in *activities.CollectInput) { in.Attempt, in.From = 2, 1 })
-	h.gate.trace, h.gate.experts = "", "more"
+	h.gate.trace, h.gate.experts, h.gate.images = "", "more", ""
 	_, err = h.CollectArtifacts(t.Context(), second)
 	require.NoError(t, err)
 	joined, err := h.store.Bytes(t.Context(), store.AttemptKey("r", 2, store.RoutedExperts), 1<<10)
 	require.NoError(t, err)
 	require.Equal(t, "rowsmore", string(joined))
 
+	joined, err = h.store.Bytes(t.Context(), store.AttemptKey("r", 2, store.Images), 1<<10)
+	require.NoError(t, err)
+	require.Equal(t, "cat", string(joined))
+
 	other := newHost(t)
 	other.gate.trace = traceOf
 	_, err = other.CollectArtifacts(t.Context(), collectInput(nil))
 	require.NoError(t, err)
 	require.NotContains(t, other.result(t).Links, "routed_experts")
+	require.NotContains(t, other.result(t).Links, "images")
 }
 
 // The rewards of turns that a verifier gave are in the result.

@@ -97,25 +97,41 @@ func (a *Activities) collectTrace(ctx context.Context, in CollectInput) error {
 		return err
 	}
 
-	return a.collectExperts(ctx, in)
+	return a.collectTraceFiles(ctx, in)
 }
 
-// collectExperts copies the rows of routed experts into the store, behind those of the steps before: the turns of the
-// trace name their places.
-func (a *Activities) collectExperts(ctx context.Context, in CollectInput) error {
-	rows, err := a.o.Gateway.RoutedExperts(ctx, in.SandboxID())
-	if err != nil {
-		// a gateway of a release before has none
-		return fault.Ignore(err, fault.NotFound)
+// collectTraceFiles copies the files into the store in which turns of the trace name places: the rows of routed experts,
+// and images.
+func (a *Activities) collectTraceFiles(ctx context.Context, in CollectInput) error {
+	for name, open := range map[string]func(context.Context, string) (io.ReadCloser, error){
+		store.RoutedExperts: a.o.Gateway.RoutedExperts,
+		store.Images:        a.o.Gateway.Images,
+	} {
+		file, err := open(ctx, in.SandboxID())
+		if fault.Is(err, fault.NotFound) {
+			// a gateway of a release before has none
+			continue
+		}
+
+		if err != nil {
+			return err
+		}
+
+		err = a.putTraceFile(ctx, in, name, gatewayReader{file})
+		file.Close()
+
+		if err != nil {
+			return err
+		}
 	}
-	defer rows.Close()
 
-	return a.putExperts(ctx, in, gatewayReader{rows})
+	return nil
 }
 
-func (a *Activities) putExperts(ctx context.Context, in CollectInput, rows io.Reader) error {
+// putTraceFile stores a file of the trace, behind that of the steps before. Without any bytes there is no blob.
+func (a *Activities) putTraceFile(ctx context.Context, in CollectInput, name string, file io.Reader) error {
 	if in.From > 0 {
-		earlier, err := a.o.Store.Reader(ctx, store.AttemptKey(in.RolloutID, in.From, store.RoutedExperts))
+		earlier, err := a.o.Store.Reader(ctx, store.AttemptKey(in.RolloutID, in.From, name))
 		if err != nil && !fault.Is(err, fault.NotFound) {
 			return err
 		}
@@ -123,17 +139,16 @@ func (a *Activities) putExperts(ctx context.Context, in CollectInput, rows io.Re
 		if err == nil {
 			defer earlier.Close()
 
-			rows = io.MultiReader(earlier, rows)
+			file = io.MultiReader(earlier, file)
 		}
 	}
 
-	all := bufio.NewReader(rows)
+	all := bufio.NewReader(file)
 	if _, err := all.Peek(1); errors.Is(err, io.EOF) {
-		// there are none
 		return nil
 	}
 
-	_, err := a.o.Store.Put(ctx, store.AttemptKey(in.RolloutID, in.Attempt, store.RoutedExperts), all)
+	_, err := a.o.Store.Put(ctx, store.AttemptKey(in.RolloutID, in.Attempt, name), all)
 
 	return err
 }
@@ -148,7 +163,13 @@ func (a *Activities) collectEarlier(ctx context.Context, in CollectInput) error 
 		return err
 	}
 
-	return a.putExperts(ctx, in, strings.NewReader(""))
+	for _, name := range []string{store.RoutedExperts, store.Images} {
+		if err := a.putTraceFile(ctx, in, name, strings.NewReader("")); err != nil {
+			return err
+		}
+	}
+
+	return nil
 }
 
 // putTrace stores the trace, behind the turns of the steps before.

@@ -31,6 +31,7 @@ type fakeGateway struct {
 	inspectErr error
 	trace      string
 	experts    string
+	images     string
 
 	// replaces trace
 	reader io.Reader
@@ -144,6 +145,10 @@ func (g *fakeGateway) Trace(context.Context, string) (io.ReadCloser, error) {
 
 func (g *fakeGateway) RoutedExperts(context.Context, string) (io.ReadCloser, error) {
 	return io.NopCloser(strings.NewReader(g.experts)), g.traces
+}
+
+func (g *fakeGateway) Images(context.Context, string) (io.ReadCloser, error) {
+	return io.NopCloser(strings.NewReader(g.images)), g.traces
 }
 
 func (g *fakeGateway) Close(_ context.Context, id string) error {

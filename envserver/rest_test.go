@@ -26,7 +26,7 @@ func TestRESTStartsAndFollowsARollout(t *testing.T) {
 	require.Equal(t, http.StatusOK, status)
 	require.Equal(t, "running_agent", object(t, out)["phase"])
 
-	for _, path := range []string{"result", "trace", "routed_experts", "logs/agent", "logs/proxy", "logs/verifier"} {
+	for _, path := range []string{"result", "trace", "routed_experts", "images", "logs/agent", "logs/proxy", "logs/verifier"} {
 		status, _, out = r.do("GET", "/rollouts/r1/"+path, "")
 		require.Equal(t, http.StatusConflict, status, path)
 		require.Contains(t, out, "not done yet")
@@ -48,6 +48,7 @@ func TestRESTStartsAndFollowsARollout(t *testing.T) {
 	for path, want := range map[string]string{
 		"trace":          "trace of r1\n",
 		"routed_experts": "routed_experts of r1\n",
+		"images":         "images of r1\n",
 		"logs/agent":     "agent of r1\n",
 		"logs/verifier":  "verifier.stdout of r1\nverifier.stderr of r1\n",
 		"logs/proxy":     "",

@@ -81,7 +81,7 @@ func exported(t *testing.T, records []*trace.Record) string {
 	}
 
 	var out bytes.Buffer
-	require.NoError(t, trajectory.Export(log, &out, "", nil))
+	require.NoError(t, trajectory.Export(log, &out, trajectory.ExportOptions{}))
 
 	return out.String()
 }

@@ -397,7 +397,8 @@ func TestImages(t *testing.T) {
 
 			for _, turn := range h.turns(t, "r1.1") {
 				require.Equal(t, tc.turns, turn.Images)
-				require.Equal(t, tc.turns == 1, strings.Contains(string(turn.Request), image))
+				require.Len(t, turn.ImageRefs, tc.turns)
+				require.Equal(t, tc.turns == 1, strings.Contains(string(turn.Request), `"url":"sha256:`))
 				require.Equal(t, tc.turns == 0, slices.Contains(turn.ParamFixes, "replaced images by a text"))
 			}
 		})

@@ -192,8 +192,9 @@ func (s *Server) Routes() []string {
 	return slices.Sorted(maps.Keys(s.routes))
 }
 
-// Export writes the turns of a route as JSON lines. Those of an ended rollout are audited first.
-func (s *Server) Export(ctx context.Context, id string, w io.Writer) error {
+// Export writes the turns of a route as JSON lines. Those of an ended rollout are audited first. imagesApart is as in
+// trajectory.ExportOptions.
+func (s *Server) Export(ctx context.Context, id string, w io.Writer, imagesApart bool) error {
 	r, err := s.route(id)
 	if err != nil || r.trace == nil {
 		return err
@@ -201,7 +202,9 @@ func (s *Server) Export(ctx context.Context, id string, w io.Writer) error {
 
 	r.auditLeaves(ctx)
 
-	return trajectory.Export(r.trace, w, s.unfit(r), r.marks())
+	return trajectory.Export(r.trace, w, trajectory.ExportOptions{
+		Unfit: s.unfit(r), Marks: r.marks(), ImagesApart: imagesApart,
+	})
 }
 
 // ExportExperts writes the rows of routed experts of a route's turns.
@@ -212,6 +215,16 @@ func (s *Server) ExportExperts(id string, w io.Writer) error {
 	}
 
 	return trajectory.ExportExperts(r.trace, w)
+}
+
+// ExportImages writes the images of a route's turns.
+func (s *Server) ExportImages(id string, w io.Writer) error {
+	r, err := s.route(id)
+	if err != nil || r.trace == nil {
+		return err
+	}
+
+	return trajectory.ExportImages(r.trace, w)
 }
 
 // Pause stops new calls to an upstream for d. The status of the routes whose calls wait reports the pause.

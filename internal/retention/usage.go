@@ -148,7 +148,7 @@ func kindOf(key string) string {
 		return "results"
 	case strings.Contains(below, "/tools/"):
 		return "answers of tools"
-	case name == store.Trace, name == store.RoutedExperts, name == store.TraceIndex:
+	case name == store.Trace, name == store.RoutedExperts, name == store.Images, name == store.TraceIndex:
 		return "traces"
 	case name == store.Transcript, name == store.AgentEvents, name == store.Steps:
 		return "transcripts"

@@ -340,8 +340,11 @@ type Turn struct {
 	// NodeID names the turn among all turns of all rollouts: 12 hex digits of the call id's SHA-256.
 	NodeID string `json:"node_id,omitempty"`
 	// Images counts the images of the prompt. The prompt's ids have only placeholders for them: who trains on the turn
-	// needs those of Request.
+	// needs the images of ImageRefs.
 	Images int `json:"images,omitempty"`
+	// ImageRefs are the images of the prompt, in order, at most MaxImages. Request has their digests in place of their
+	// bytes.
+	ImageRefs []ImageRef `json:"image_refs,omitempty"`
 	// RoutedExperts describes the experts that the engine's router chose for the tokens; nil: they were not asked for.
 	RoutedExperts *RoutedExperts `json:"routed_experts,omitempty"`
 	// LossMask has a 0 for each prompt token and a 1 for each completion token that is trained on; empty

@@ -15,6 +15,9 @@ const (
 	// RoutedExperts are the rows of routed experts of the trace's turns; see rollout.RoutedExperts.
 	RoutedExperts = "routed_experts.bin"
 
+	// Images are the images of the prompts of the trace's turns; see rollout.ImageRef.
+	Images = "images.bin"
+
 	// of a long trace: what people read of it, in blocks
 	TraceIndex = "trace.index"
 

@@ -40,7 +40,7 @@ func FuzzOpen(f *testing.F) {
 		require.NoError(t, err)
 
 		l := s.Log("k")
-		require.NoError(t, trajectory.Export(l, io.Discard, "", nil))
+		require.NoError(t, trajectory.Export(l, io.Discard, trajectory.ExportOptions{}))
 		entries := l.Entries()
 		require.NoError(t, l.Append(record(7, "z")))
 		require.NoError(t, s.Close())

@@ -295,7 +295,7 @@ func export(t *testing.T, l *trace.Log) []rollout.Turn {
 	t.Helper()
 
 	var out bytes.Buffer
-	require.NoError(t, trajectory.Export(l, &out, "", nil))
+	require.NoError(t, trajectory.Export(l, &out, trajectory.ExportOptions{}))
 
 	var turns []rollout.Turn
 
@@ -321,6 +321,6 @@ func TestFailedWriteIsReported(t *testing.T) {
 	require.NoError(t, store.Close())
 	require.Error(t, l.Append(record(2, "b")))
 	require.Error(t, l.Delivered(1))
-	require.Error(t, trajectory.Export(l, io.Discard, "", nil))
+	require.Error(t, trajectory.Export(l, io.Discard, trajectory.ExportOptions{}))
 	require.Len(t, l.Entries(), 1, "what was not written is not listed")
 }

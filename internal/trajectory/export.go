@@ -18,13 +18,23 @@ type Mark struct {
 	Drop bool `json:"drop,omitempty"`
 }
 
+// ExportOptions are options of Export. The zero value has none.
+type ExportOptions struct {
+	// Unfit is a reason against training: no turn is trained on, and it is a flaw of the turns that otherwise would be.
+	Unfit string
+
+	// Marks are those of audited turns, by number.
+	Marks map[int][]Mark
+
+	// ImagesApart puts the digests of images in the place of their bytes, which ExportImages writes.
+	ImagesApart bool
+}
+
 // Export writes all turns as JSON lines of rollout.Turn, in the order in which their calls began. One
-// record is in memory at a time, besides the ids of each lineage's latest. If unfit has a reason against
-// training, no turn is trained on, and the reason is a flaw of the turns that otherwise would be. An
-// evaluation is a flaw of the turns of subagents and of summaries in the same way. marks are those of audited turns, by
-// number.
-func Export(l *trace.Log, w io.Writer, unfit string, marks map[int][]Mark) error {
-	lineages, summarised, expertBytes := chain{}, summarized{}, int64(0)
+// record is in memory at a time, besides the ids of each lineage's latest. An
+// evaluation is a flaw of the turns of subagents and of summaries in the same way as Unfit.
+func Export(l *trace.Log, w io.Writer, o ExportOptions) error {
+	lineages, summarised, expertBytes, pictures := chain{}, summarized{}, int64(0), imageBook{}
 
 	for _, e := range l.Entries() {
 		r, err := l.Read(e)
@@ -38,7 +48,9 @@ func Export(l *trace.Log, w io.Writer, unfit string, marks map[int][]Mark) error
 			expertBytes += x.Bytes()
 		}
 
-		why := unfit
+		pictures.putImages(&turn, o.ImagesApart)
+
+		why := o.Unfit
 		if r.Eval {
 			why = cmp.Or(why, "sampled for an evaluation")
 		}
@@ -48,7 +60,7 @@ func Export(l *trace.Log, w io.Writer, unfit string, marks map[int][]Mark) error
 			clear(turn.LossMask)
 		}
 
-		for _, m := range marks[turn.Turn] {
+		for _, m := range o.Marks[turn.Turn] {
 			m.put(&turn)
 		}
 

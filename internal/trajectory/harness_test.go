@@ -55,11 +55,17 @@ func turnsOf(t *testing.T, l *trace.Log) []rollout.Turn {
 	t.Helper()
 
 	var out bytes.Buffer
-	require.NoError(t, trajectory.Export(l, &out, "", nil))
+	require.NoError(t, trajectory.Export(l, &out, trajectory.ExportOptions{}))
+
+	return decodeTurns(t, &out)
+}
+
+func decodeTurns(t *testing.T, lines io.Reader) []rollout.Turn {
+	t.Helper()
 
 	var turns []rollout.Turn
 
-	for d := json.NewDecoder(&out); ; {
+	for d := json.NewDecoder(lines); ; {
 		var turn rollout.Turn
 
 		err := d.Decode(&turn)

@@ -34,7 +34,7 @@ func TestApartTurnsOfUnfitRollouts(t *testing.T) {
 			}
 
 			var lines bytes.Buffer
-			require.NoError(t, trajectory.Export(l, &lines, c.unfit, nil))
+			require.NoError(t, trajectory.Export(l, &lines, trajectory.ExportOptions{Unfit: c.unfit}))
 			got, err := sequence.Read(&lines, sequence.Choice{
 				Subagents: sequence.SeparateSubagents, Summaries: sequence.TrainSummaries,
 			})

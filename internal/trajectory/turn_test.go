@@ -30,7 +30,7 @@ func TestExportGolden(t *testing.T) {
 	require.NoError(t, l.Append(broken))
 
 	var got bytes.Buffer
-	require.NoError(t, trajectory.Export(l, &got, "", nil))
+	require.NoError(t, trajectory.Export(l, &got, trajectory.ExportOptions{}))
 
 	compact, compactor := make([]rollout.CompactTurn, 0, 2), trajectory.Compactor{}
 	for _, turn := range turnsOf(t, l) {
@@ -77,7 +77,7 @@ func TestExportIsAlwaysReadable(t *testing.T) {
 	require.NoError(t, l.Append(deep))
 
 	var out bytes.Buffer
-	require.NoError(t, trajectory.Export(l, &out, "", nil))
+	require.NoError(t, trajectory.Export(l, &out, trajectory.ExportOptions{}))
 	require.True(t, utf8.Valid(out.Bytes()))
 	require.Equal(t, 3, bytes.Count(out.Bytes(), []byte("\n")))
 	turns := turnsOf(t, l)

@@ -109,6 +109,7 @@ func (a *API) Routes() []api.Route {
 		a.resultRoute(),
 		a.traceRoute(),
 		a.expertsRoute(),
+		a.imagesRoute(),
 		a.trajectoryRoute(),
 		finishedRoute(
 			"/logs/agent",

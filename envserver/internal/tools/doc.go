@@ -20,7 +20,7 @@ type Rollouts interface {
 	State(ctx context.Context, id string) (rollout.State, error)
 	// Wait returns Result.Head once the rollout is done, or ctx's error. The tools do not modify it.
 	Wait(ctx context.Context, id string) (rollout.Result, error)
-	// Open reads an artifact of a rollout by name: "result" (JSON of rollout.Result), "trace", "routed_experts",
+	// Open reads an artifact of a rollout by name: "result" (JSON of rollout.Result), "trace", "routed_experts", "images",
 	// "agent", "verifier.stdout", "verifier.stderr"; fault.NotFound when there is none. The caller closes it.
 	Open(ctx context.Context, id, name string) (io.ReadCloser, error)
 	// Messages returns the agent's current transcript, or the latest stored one; fault.NotFound while there is none.

@@ -53,6 +53,8 @@ func New(g *gateway.Server, o Options) *API {
 //	POST   /routes/{id}/probe                   → 204, when the endpoint answers; a fault.UpstreamFailed or UpstreamRefused else
 //	POST   /routes/{id}/inspect?wait=30s        → rollout.EndpointReport; empty where the probe takes longer
 //	GET    /routes/{id}/trace                   → JSON lines of rollout.Turn
+//	GET    /routes/{id}/trace?images=apart      → the same, with the digests of images in the place of their bytes
+//	GET    /routes/{id}/images                  → the images, one after another, as that trace describes them
 //	GET    /routes/{id}/routed_experts          → rows of routed experts, as the trace describes them
 //	DELETE /routes/{id}                         → 204
 //	POST   /watch     lines of WatchCommand     → lines of WatchChange, while the body lasts
@@ -67,6 +69,7 @@ func (a *API) Handler() http.Handler {
 	mux.HandleFunc("POST "+gatewayapi.EndPath, answering(a.endRoute))
 	mux.HandleFunc("GET "+gatewayapi.TracePath, answering(a.getTrace))
 	mux.HandleFunc("GET "+gatewayapi.ExpertsPath, answering(a.getExperts))
+	mux.HandleFunc("GET "+gatewayapi.ImagesPath, answering(a.getImages))
 	mux.HandleFunc("POST "+gatewayapi.SessionsPath, answering(a.addSessions))
 	mux.HandleFunc("GET "+gatewayapi.TurnsPath, answering(a.getTurns))
 	mux.HandleFunc("POST "+gatewayapi.ProbePath, answering(a.probe))
@@ -181,7 +184,13 @@ func (a *API) deleteRoute(w http.ResponseWriter, req *http.Request) error {
 
 func (a *API) getTrace(w http.ResponseWriter, req *http.Request) error {
 	return a.stream(w, req, "application/jsonl", func(to io.Writer) error {
-		return a.gateway.Export(req.Context(), req.PathValue("id"), to)
+		return a.gateway.Export(req.Context(), req.PathValue("id"), to, req.URL.Query().Get("images") == "apart")
+	})
+}
+
+func (a *API) getImages(w http.ResponseWriter, req *http.Request) error {
+	return a.stream(w, req, "application/octet-stream", func(to io.Writer) error {
+		return a.gateway.ExportImages(req.PathValue("id"), to)
 	})
 }
 

@@ -130,6 +130,7 @@ const (
 	EndPath      = RoutePath + "/end"
 	TracePath    = RoutePath + "/trace"
 	ExpertsPath  = RoutePath + "/routed_experts"
+	ImagesPath   = RoutePath + "/images"
 	SessionsPath = RoutePath + "/sessions"
 	TurnsPath    = RoutePath + "/turns"
 	ProbePath    = RoutePath + "/probe"

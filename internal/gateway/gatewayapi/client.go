@@ -109,9 +109,10 @@ func (c *Client) Ready(ctx context.Context, upstream string) error {
 	return c.do(ctx, http.MethodGet, "/ready/"+url.PathEscape(upstream), nil, nil)
 }
 
-// Trace reads the route's turns as JSON lines of rollout.Turn, in the order the calls began.
+// Trace reads the route's turns as JSON lines of rollout.Turn, in the order the calls began. Their requests have the
+// digests of images; only a gateway of an earlier release, which knows no Images, sends their bytes.
 func (c *Client) Trace(ctx context.Context, id string) (io.ReadCloser, error) {
-	path, err := pathOf(id, "/trace")
+	path, err := pathOf(id, "/trace?images=apart")
 	if err != nil {
 		return nil, err
 	}
@@ -122,6 +123,16 @@ func (c *Client) Trace(ctx context.Context, id string) (io.ReadCloser, error) {
 // RoutedExperts reads the rows of routed experts of the route's turns.
 func (c *Client) RoutedExperts(ctx context.Context, id string) (io.ReadCloser, error) {
 	path, err := pathOf(id, "/routed_experts")
+	if err != nil {
+		return nil, err
+	}
+
+	return c.stream(ctx, path)
+}
+
+// Images reads the images of the route's turns, one after another.
+func (c *Client) Images(ctx context.Context, id string) (io.ReadCloser, error) {
+	path, err := pathOf(id, "/images")
 	if err != nil {
 		return nil, err
 	}

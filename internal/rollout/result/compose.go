@@ -200,8 +200,8 @@ func meanRewards(steps []rollout.StepResult) map[string]float64 {
 // addLinks adds the keys of the attempt's existing blobs, by their names without endings.
 func (c *Composer) addLinks(ctx context.Context, res *rollout.Result) error {
 	for _, name := range []string{
-		store.Trace, store.RoutedExperts, store.Transcript, store.AgentEvents, store.OpencodeOutput, store.AgentOutput, store.Home,
-		store.Setup, store.Grading, store.Resources, store.VerifierStdout, store.VerifierStderr, store.Network,
+		store.Trace, store.RoutedExperts, store.Images, store.Transcript, store.AgentEvents, store.OpencodeOutput,
+		store.AgentOutput, store.Home, store.Setup, store.Grading, store.Resources, store.VerifierStdout, store.VerifierStderr, store.Network,
 	} {
 		key := c.key(name)
 

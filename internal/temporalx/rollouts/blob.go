@@ -15,6 +15,7 @@ import (
 var blobs = map[string][]string{
 	"trace":           {store.Trace},
 	"routed_experts":  {store.RoutedExperts},
+	"images":          {store.Images},
 	"steps":           {store.Steps},
 	"agent":           {store.OpencodeOutput, store.AgentOutput, store.AgentEvents},
 	"verifier.stdout": {store.VerifierStdout},

@@ -150,3 +150,23 @@ func TestLines(t *testing.T) {
 		]
 	}`, out.String())
 }
+
+// A sequence with images is in no lists of ids alone, and a rollout with no others is refused with the reason.
+func TestSequencesWithImages(t *testing.T) {
+	t.Parallel()
+
+	some := scored()
+	seeing := scored().Trajectory.Sequences[0]
+	seeing.Spans[1].Images = 2
+	some.Trajectory.Sequences = append(some.Trajectory.Sequences, seeing)
+
+	lists, err := formats.ToTRL([]formats.Scored{some})
+	require.NoError(t, err)
+	require.Len(t, lists.PromptIDs, 1)
+
+	all := scored()
+	all.Trajectory.Sequences = []sequence.Sequence{seeing}
+	_, err = formats.ToAtropos([]formats.Scored{all})
+	require.True(t, fault.Is(err, fault.Conflict), err)
+	require.ErrorContains(t, err, "have images")
+}

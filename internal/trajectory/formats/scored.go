@@ -71,10 +71,20 @@ func (s *Scored) check() error {
 		)
 	}
 
-	return nil
+	for i := range s.Trajectory.Sequences {
+		if of := &s.Trajectory.Sequences[i]; of.Trained() > 0 && !of.HasImages() {
+			return nil
+		}
+	}
+
+	return fault.New(
+		fault.Conflict,
+		"all sequences of rollout %q have images, which this format has no place for: read the sequences as jsonl",
+		s.RolloutID,
+	)
 }
 
-// each calls do for every sequence that has a token to train on.
+// each calls do for every sequence that has a token to train on and no images, which the lists have no place for.
 func each(group []Scored, do func(s *sequence.Sequence, of *Scored)) error {
 	for i := range group {
 		if err := group[i].check(); err != nil {
@@ -82,7 +92,7 @@ func each(group []Scored, do func(s *sequence.Sequence, of *Scored)) error {
 		}
 
 		for k := range group[i].Trajectory.Sequences {
-			if s := &group[i].Trajectory.Sequences[k]; s.Trained() > 0 {
+			if s := &group[i].Trajectory.Sequences[k]; s.Trained() > 0 && !s.HasImages() {
 				do(s, &group[i])
 			}
 		}

@@ -91,7 +91,7 @@ func Build(turns []rollout.Turn, choice Choice) (Trajectory, error) {
 	return b.Trajectory(), nil
 }
 
-// Add adds the next turn. The turn joins a sequence only if its prompt begins with exactly the tokens of
+// Add adds the next turn. The turn joins a sequence only if its prompt begins with exactly the tokens and images of
 // the sequence; otherwise it begins a new sequence. A turn whose lists have different lengths is a
 // fault.Invalid, because its log probabilities cannot be matched to its tokens.
 func (b *Builder) Add(t *rollout.Turn) error {
@@ -164,6 +164,10 @@ func (b *Builder) sequenceFor(t *rollout.Turn) *Sequence {
 		s := &b.done.Sequences[i]
 
 		at := CommonPrefix(s.TokenIDs, t.PromptTokenIDs)
+		if other, differs := s.otherImage(t); differs {
+			at = min(at, other)
+		}
+
 		if at == len(s.TokenIDs) {
 			return s
 		}
@@ -190,6 +194,7 @@ func (b *Builder) begin(t *rollout.Turn) *Sequence {
 func (s *Sequence) append(t *rollout.Turn, train bool) {
 	before := t.PromptTokenIDs[len(s.TokenIDs):]
 	s.markDoubledEnd(before)
+	s.addImages(t, len(s.TokenIDs), len(t.PromptTokenIDs))
 	n := len(before) + len(t.CompletionTokenIDs)
 	s.TokenIDs = append(append(slices.Grow(s.TokenIDs, n), before...), t.CompletionTokenIDs...)
 	s.LossMask = append(s.LossMask, make(Mask, n)...)

@@ -1,6 +1,10 @@
 package sequence
 
-import "github.com/rolloutd/rolloutd/internal/rollout"
+import (
+	"slices"
+
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
 
 // Sequence is one training sequence: the ids of a conversation from its first prompt to its last reply.
 // TokenIDs, LossMask and Logprobs have one value per token.
@@ -18,6 +22,9 @@ type Sequence struct {
 
 	// RoutedExperts says where the experts are that the engine's router chose for the tokens; nil: none were asked for.
 	RoutedExperts *RoutedExperts `json:"routed_experts,omitempty"`
+
+	// Images are the images of its prompts, in order. TokenIDs has only placeholders for them.
+	Images []Image `json:"images,omitempty"`
 
 	// the replies in it, in order
 	Spans []Span `json:"spans"`
@@ -50,7 +57,7 @@ type Span struct {
 
 	// as sent to the endpoint; nil: the endpoint's default
 	Temperature *float64 `json:"temperature,omitempty"`
-	// Images counts the images that the model saw. TokenIDs has only placeholders for them: the trace has the images.
+	// Images counts the images that the model saw.
 	Images int `json:"images,omitempty"`
 	// Flaws is what is wrong with the turn, for instance that its prompt is not the template's. See rollout.Turn.
 	Flaws []string `json:"flaws,omitempty"`
@@ -81,6 +88,11 @@ func (s *Sequence) Trained() int {
 	}
 
 	return n
+}
+
+// HasImages reports whether the model saw images in the sequence.
+func (s *Sequence) HasImages() bool {
+	return slices.ContainsFunc(s.Spans, func(of Span) bool { return of.Images > 0 })
 }
 
 // Mask is a list of 0 and 1. In JSON it is a list of numbers.

@@ -10,8 +10,8 @@ import (
 )
 
 // Join streams an earlier trace and then a later one, whose turns continue the numbers of the earlier one. The later
-// one's conversations are others: prefix comes before the names of their lineages. Its routed experts are behind the
-// earlier ones. The caller closes it.
+// one's conversations are others: prefix comes before the names of their lineages. Its routed experts and images are behind
+// the earlier ones. The caller closes it.
 func Join(earlier, later io.Reader, prefix string) io.ReadCloser {
 	r, w := io.Pipe()
 
@@ -21,7 +21,7 @@ func Join(earlier, later io.Reader, prefix string) io.ReadCloser {
 }
 
 func join(w io.Writer, earlier, later io.Reader, prefix string) error {
-	last, expertBytes := 0, int64(0)
+	last, expertBytes, imageBytes := 0, int64(0), int64(0)
 
 	// the turns of the earlier trace stay as they are
 	err := Each(io.TeeReader(earlier, w), Unbounded, func(t *rollout.Turn) error {
@@ -29,6 +29,10 @@ func join(w io.Writer, earlier, later io.Reader, prefix string) error {
 
 		if x := t.RoutedExperts; x != nil {
 			expertBytes = max(expertBytes, x.At+x.Bytes())
+		}
+
+		for _, image := range t.ImageRefs {
+			imageBytes = max(imageBytes, image.At+image.Bytes)
 		}
 
 		return nil
@@ -54,6 +58,10 @@ func join(w io.Writer, earlier, later io.Reader, prefix string) error {
 			if x.Base > 0 {
 				x.Base += last
 			}
+		}
+
+		for i := range t.ImageRefs {
+			t.ImageRefs[i].At += imageBytes
 		}
 
 		err := to.Encode(t)

@@ -1,4 +1,4 @@
-// Package images finds the images of a request's prompt and puts a text in their place.
+// Package images finds the images of a request's prompt, reads them, and puts a text in their place.
 package images
 
 import (
@@ -76,8 +76,23 @@ func mayHave(text []byte) bool {
 // place is the position of a value in a text.
 type place struct{ from, to int }
 
+// part is an image of a prompt.
+type part struct {
+	place
+
+	// index of the message that has it
+	message int
+
+	// between the quotes of the text that has its bytes or its URL; empty: there is none
+	source place
+
+	// the text has the bytes alone, and their type is beside it, as in messages
+	bare      bool
+	mediaType []byte
+}
+
 // find returns the images of a prompt, in order.
-func find(prompt []byte) []place {
+func find(prompt []byte) []part {
 	var w walk
 
 	c := rawjson.Cursor{Src: prompt}
@@ -91,13 +106,20 @@ func find(prompt []byte) []place {
 	return w.found
 }
 
-type walk struct{ found []place }
+type walk struct {
+	found   []part
+	message int
+}
 
 // value steps over a message, a part or a list of these.
 func (w *walk) value(c *rawjson.Cursor, depth int) {
 	switch ch := c.Peek(); {
 	case depth < maxDepth && ch == '[':
-		for range c.Elements {
+		for n := range c.Elements {
+			if depth == 0 {
+				w.message = n
+			}
+
 			w.value(c, depth+1)
 		}
 	case depth < maxDepth && ch == '{':
@@ -108,7 +130,9 @@ func (w *walk) value(c *rawjson.Cursor, depth int) {
 }
 
 func (w *walk) object(c *rawjson.Cursor, depth int) {
-	from, before, image := c.At, len(w.found), false
+	c.Peek()
+
+	own, before, image := part{place: place{from: c.At}, message: w.message}, len(w.found), false
 	for key := range c.Fields {
 		switch plain(key) {
 		case "type":
@@ -116,7 +140,9 @@ func (w *walk) object(c *rawjson.Cursor, depth int) {
 		case "image_url": // vLLM reads a part without a type by its members
 			image = true
 
-			c.Skip()
+			own.readSource(c)
+		case "source":
+			own.readSource(c)
 		case "content", "output":
 			w.value(c, depth+1)
 		default:
@@ -125,8 +151,37 @@ func (w *walk) object(c *rawjson.Cursor, depth int) {
 	}
 
 	if image {
-		w.found = append(w.found[:before], place{from, c.At})
+		own.to = c.At
+		w.found = append(w.found[:before], own)
 	}
+}
+
+// readSource steps over the source of an image: a text, or an object that has it.
+func (p *part) readSource(c *rawjson.Cursor) {
+	switch c.Peek() {
+	case '"':
+		p.source, p.bare = textAt(c), false
+	case '{':
+		for key := range c.Fields {
+			switch name := plain(key); {
+			case (name == "url" || name == "data") && c.Peek() == '"':
+				p.source, p.bare = textAt(c), name == "data"
+			case name == "media_type" && c.Peek() == '"':
+				p.mediaType = c.String()
+			default:
+				c.Skip()
+			}
+		}
+	default:
+		c.Skip()
+	}
+}
+
+// textAt steps over a string and returns the place between its quotes.
+func textAt(c *rawjson.Cursor) place {
+	text := c.String()
+
+	return place{c.At - 1 - len(text), c.At - 1}
 }
 
 // isImage reports whether a part of this type is an image: of chat completions, of responses, or of messages.

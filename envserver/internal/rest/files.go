@@ -21,15 +21,34 @@ func (a *API) expertsRoute() api.Route {
 }
 
 func (a *API) getExperts(w http.ResponseWriter, r *http.Request) {
-	rows, err := a.blobs(r, "routed experts", "routed_experts")
+	a.writeFile(w, r, "routed experts", "routed_experts")
+}
+
+func (a *API) imagesRoute() api.Route {
+	return finishedRoute(
+		"/images",
+		a.getImages,
+		"get_images",
+		"Get the images of a finished rollout's prompts: one after another, at the places that its sequences and turns name. 404 if it has none",
+		plainBytes,
+	)
+}
+
+func (a *API) getImages(w http.ResponseWriter, r *http.Request) {
+	a.writeFile(w, r, "images", "images")
+}
+
+// writeFile writes a blob of a rollout.
+func (a *API) writeFile(w http.ResponseWriter, r *http.Request, what, name string) {
+	file, err := a.blobs(r, what, name)
 	if err != nil {
 		httpio.WriteRefusal(w, err)
 		return
 	}
-	defer rows.Close()
+	defer file.Close()
 
 	writeBody(w, plainBytes, func(w io.Writer) error {
-		_, err := io.Copy(w, rows)
+		_, err := io.Copy(w, file)
 		return err
 	})
 }
