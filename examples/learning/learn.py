@@ -1,6 +1,6 @@
 """Runs rolloutd-dev, a producer and the trainer; on request it kills them, and sandboxes, at random meanwhile.
 
-    make learn                      or: python3 learn.py --folder out --steps 80
+    make learn                      or: python3 learn.py --folder out --steps 100
     python3 learn.py --control shuffled_rewards --folder out-shuffled
 """
 
@@ -42,7 +42,8 @@ def main() -> None:
 def _arguments() -> tuple[argparse.Namespace, list[str]]:
     parser = argparse.ArgumentParser(epilog="further arguments are those of train.py")
     parser.add_argument("--folder", type=Path, default=Path(".rolloutd/learning"), help="of the run: data, curve, logs")
-    parser.add_argument("--steps", type=int, default=80)
+    parser.add_argument("--programs", type=Path, default=ROOT / "bin", help="folder of rolloutd-dev")
+    parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--kill-every", type=float, default=0, help="seconds between kills, on average; 0: none")
     parser.add_argument("--port-offset", type=int, default=0, help="added to all ports")
 
@@ -145,7 +146,7 @@ class Run:
             self._await_server()
 
     def _server(self) -> tuple[list[str], dict[str, str]]:
-        command = [str(ROOT / "bin/rolloutd-dev"), "--data", str(self.data), "--no-ui"]
+        command = [str(self.args.programs / "rolloutd-dev"), "--data", str(self.data), "--no-ui"]
         command += ["--config", str(self.args.folder / "config.yaml"), "--port-offset", str(self.args.port_offset)]
         engine = f"http://127.0.0.1:{self.ports['engine']}"
 
