@@ -158,7 +158,7 @@ func serveTrials(t *testing.T, rewards map[string]float64) string {
 			"reward":     rewards[id],
 		}
 		if rewards[id] < 1 {
-			answer["grading"] = map[string]any{"status": "graded", "unseen": []string{"/etc/app", "/usr/bin"}}
+			answer["grading"] = map[string]any{"status": "graded", "unseen": []string{"/etc/app", "/usr/bin"}, "notes": []string{"a\x1b note"}}
 			answer["verify_results"] = []map[string]any{
 				{"cmd": "true", "exit_code": 0}, {"cmd": "grep 4 out", "exit_code": 2, "stderr": "grep: out\nis gone\n"},
 			}
@@ -217,7 +217,7 @@ func TestTasksCheckRunsSolutions(t *testing.T) {
 	for _, want := range []string{
 		"unsolved.yaml: oracle: the solution earns 0.5 of 1 (rollout unsolved-oracle)\n" +
 			"        grep 4 out (exit code 2):\n        grep: out\n        is gone\n" +
-			"        the verifier did not see changes in /etc/app, /usr/bin\n",
+			"        the verifier did not see changes in /etc/app, /usr/bin\n        a\\x1b note\n",
 		"without.yaml: oracle: the task has no solution", "fails.yaml: oracle: setup_failed: no such command",
 		"wide.yaml: oracle: the solution earns 1 of 3", "free.yaml: nop: doing nothing earns 1 of 1", "tasks: 6, problems: 5",
 	} {

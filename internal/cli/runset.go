@@ -177,7 +177,7 @@ func (r TaskResult) OracleProblem() string {
 			*r.Result.Reward,
 			most,
 			r.Result.ID,
-			r.verifierSays()+r.unseen(),
+			r.verifierSays()+r.unseen()+r.notes(),
 		)
 	}
 
@@ -250,6 +250,16 @@ func (r TaskResult) unseen() string {
 	}
 
 	return "\n" + indent + "the verifier did not see changes in " + plain(strings.Join(paths, ", ")) + more
+}
+
+// notes are those of the grading, each on a line of its own; "": there are none.
+func (r TaskResult) notes() string {
+	var all strings.Builder
+	for _, note := range r.Result.Grading.Notes {
+		all.WriteString("\n        " + plain(note))
+	}
+
+	return all.String()
 }
 
 // NopProblem says why the rollout of the agent nop does not prove that the task needs work; "" if it does.

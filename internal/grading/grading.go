@@ -104,6 +104,9 @@ type Record struct {
 	unseen []string
 	mode   string
 	notes  []string
+
+	// lines of the script's output that are about something missing
+	lacks []string
 }
 
 // Grade returns the stored record of the attempt, or grades it and stores the record. The agent's processes
@@ -154,7 +157,10 @@ func (g *Grader) grade(ctx context.Context, job Job) (Record, error) {
 
 		if n == gradings || !record.byHost || !doubtful(job, record, err) ||
 			timeLeft(ctx, job) < job.Timeout {
-			return record, record.end(g.checkVerifier(ctx, job, record, err))
+			err = record.end(g.checkVerifier(ctx, job, record, err))
+			record.noteLacks(job.Verifier)
+
+			return record, err
 		}
 
 		g.Logger.WarnContext(

@@ -453,6 +453,8 @@ func (g *Grader) saveScriptOutput(
 		}
 
 		*s.into = text.Tail(string(raw), s.n)
+		record.lacks = append(record.lacks, lackLines(raw)...)
+
 		if _, err := g.Store.PutBytes(ctx, store.GradeKey(t, s.name), raw); err != nil {
 			return err
 		}

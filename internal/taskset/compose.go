@@ -400,32 +400,31 @@ type composeReader struct {
 	task *Task
 }
 
+// composeName is the one name of a compose file that Harbor reads: a docker-compose.yml is a file of the task.
+const composeName = "docker-compose.yaml"
+
 // compose reads the compose file of environment/ and returns its services, and what it says about the agent's own
 // sandbox. It is nil without a file.
 func (h *harborReader) compose(t *Task) *composeReader {
-	for _, name := range []string{"docker-compose.yaml", "docker-compose.yml"} {
-		name = path.Join(environmentFolder, name)
+	name := path.Join(environmentFolder, composeName)
 
-		text, err := readFile(h.folder, name, maxCompose)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-
-		c := &composeReader{harborReader: h, path: name, task: t}
-		if err == nil {
-			c.file, err = parseCompose(text)
-		}
-
-		if err != nil {
-			h.refuse("%s: %v", name, err)
-		}
-
-		c.checkTop()
-
-		return c
+	text, err := readFile(h.folder, name, maxCompose)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
 	}
 
-	return nil
+	c := &composeReader{harborReader: h, path: name, task: t}
+	if err == nil {
+		c.file, err = parseCompose(text)
+	}
+
+	if err != nil {
+		h.refuse("%s: %v", name, err)
+	}
+
+	c.checkTop()
+
+	return c
 }
 
 // no refuses a field of the file.

@@ -103,7 +103,7 @@ func TestComposeOfMain(t *testing.T) {
 	t.Parallel()
 
 	read := func(compose string, more map[string]string) taskset.Task {
-		files := harborTask(map[string]string{"task.toml": "", "environment/docker-compose.yml": compose})
+		files := harborTask(map[string]string{"task.toml": "", "environment/docker-compose.yaml": compose})
 		for name, text := range more {
 			files[name] = text
 		}
@@ -123,6 +123,19 @@ func TestComposeOfMain(t *testing.T) {
 	plain := read("services: {}", dockerfile)
 	require.NotNil(t, plain.Build)
 	require.Equal(t, "app", filepath.Base(read("services: {main: {build: ./app}}", dockerfile).Build.Folder))
+}
+
+// Harbor reads docker-compose.yaml alone: another one is a file of the task, such as one that the agent mends.
+func TestComposeFileOfTheTask(t *testing.T) {
+	t.Parallel()
+
+	task, err := open(t, folder(t, harborTask(map[string]string{
+		"task.toml":                      "",
+		"environment/Dockerfile":         "FROM x\nCOPY docker-compose.yml /app/\n",
+		"environment/docker-compose.yml": "api: {container_name: a}\n",
+	}))).Task(0)
+	require.NoError(t, err)
+	require.NotContains(t, task.Sandbox, "services")
 }
 
 // What of a compose file has no meaning here is refused by its place.

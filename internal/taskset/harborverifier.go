@@ -80,10 +80,8 @@ func (h *harborReader) separate(t *Task, s harborSettings) {
 func (h *harborReader) verifierImage(t *Task, s harborSettings, e harborEnvironment) string {
 	h.verifierWorkdir = e.Workdir
 
-	for _, name := range []string{"docker-compose.yaml", "docker-compose.yml"} {
-		if _, err := fs.Stat(h.folder, path.Join(testsFolder, name)); err == nil && e.DockerImage == "" {
-			h.refuse("%s/%s: services beside the verifier's image are not supported", testsFolder, name)
-		}
+	if _, err := fs.Stat(h.folder, path.Join(testsFolder, composeName)); err == nil && e.DockerImage == "" {
+		h.refuse("%s/%s: services beside the verifier's image are not supported", testsFolder, composeName)
 	}
 
 	if e.DockerImage != "" {
