@@ -165,16 +165,24 @@ func (e emptyImage) Use(context.Context, string) (*image.Use, error) {
 	return &image.Use{Layers: []string{layer}, Lock: held}, err
 }
 
-// ports lists the addresses that rolloutd-dev listens on.
+// ports lists the addresses that rolloutd-dev, or all roles of one machine, listen on.
 func ports(cfg config.Config) []doctor.Port {
-	return []doctor.Port{
+	all := []doctor.Port{
 		{Name: "port OpenEnv", Address: cfg.Serve.Listen, Setting: "ROLLOUTD_LISTEN"},
 		{Name: "port gateway", Address: cfg.Gateway.Listen, Setting: "ROLLOUTD_GATEWAY_LISTEN"},
 		{Name: "port trainer API", Address: cfg.Gateway.TrainerListen, Setting: "ROLLOUTD_TRAINER_LISTEN"},
 		{Name: "port scripted model", Address: cfg.Model.Listen, Setting: "ROLLOUTD_MODEL_LISTEN"},
 		{Name: "port metrics", Address: cfg.Telemetry.Listen, Setting: "ROLLOUTD_METRICS_LISTEN"},
-		{Name: "port Temporal UI", Address: "127.0.0.1:8233", Setting: "rolloutd-dev --ui-port"},
 	}
+
+	// with a cluster the UI is the cluster's
+	if cfg.Temporal.Address == "" {
+		all = append(all, doctor.Port{
+			Name: "port Temporal UI", Address: "127.0.0.1:8233", Setting: "rolloutd-dev --ui-port",
+		})
+	}
+
+	return all
 }
 
 func reachTemporal(ctx context.Context, cfg config.Config) error {

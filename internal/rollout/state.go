@@ -103,6 +103,8 @@ const (
 	ActivityCreate = "CreateSandbox"
 	// ActivityAgent runs the agent of an attempt; its result has the fields "turns" and "session_id" of Progress.
 	ActivityAgent = "RunAgent"
+	// ActivityInstall provides the program of the agent, from a registry the first time.
+	ActivityInstall = "InstallOpencode"
 )
 
 // Created is where the sandbox of an attempt was made.

@@ -290,6 +290,8 @@ func classify(err error, format string, args ...any) error {
 		denied    *serviceerror.PermissionDenied
 		invalid   *serviceerror.InvalidArgument
 		exhausted *serviceerror.ResourceExhausted
+		away      *serviceerror.Unavailable
+		late      *serviceerror.DeadlineExceeded
 	)
 
 	kind := fault.Unavailable
@@ -305,6 +307,8 @@ func classify(err error, format string, args ...any) error {
 		kind = fault.Exhausted
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		kind = fault.Timeout
+	case errors.As(err, &away), errors.As(err, &late):
+		err = fmt.Errorf("Temporal does not answer: %w", err)
 	default:
 		// a message such as "context deadline exceeded" does not name the service
 		err = fmt.Errorf("Temporal: %w", err)

@@ -341,6 +341,9 @@ func TestStateOfARolloutThatWaitsForItsEndpoint(t *testing.T) {
 		}, rollout.PhaseAgent, ""},
 		"has no gateway": {retried("CreateSandbox", scheduled), rollout.PhaseQueued, "CreateSandbox is retried: gateway: connection refused"},
 		"has no route":   {retried("StartProxy", scheduled), rollout.PhaseProxy, "StartProxy is retried: gateway: connection refused"},
+		"installs again": {
+			retried("InstallOpencode", started), rollout.PhaseInstalling, "InstallOpencode is retried: gateway: connection refused",
+		},
 		"is tried again": {retried("CreateSandbox", started), rollout.PhaseQueued, ""},
 	} {
 		f.pending, f.workflows[rollout.WorkflowID("r1")].state.Phase, f.looks = []*workflowpb.PendingActivityInfo{

@@ -143,12 +143,15 @@ func (c *Client) running(
 // maxWaiting bounds the reason of a retry, in characters.
 const maxWaiting = 1000
 
-// retried is the last failure of an activity that waits for its retry; "" when there is none. The last
-// failure of a running activity is outdated.
+// retried is the last failure of an activity that waits for its retry; "" when there is none. The last failure of a
+// running activity is outdated, except that of an installation: a registry that is not reached takes minutes in each try.
 func (c *Client) retried(steps []*workflowpb.PendingActivityInfo) string {
 	for _, step := range steps {
-		if step.GetState() != enumspb.PENDING_ACTIVITY_STATE_SCHEDULED || step.GetNextAttemptScheduleTime() == nil ||
-			step.GetLastFailure() == nil {
+		waits := step.GetState() == enumspb.PENDING_ACTIVITY_STATE_SCHEDULED && step.GetNextAttemptScheduleTime() != nil
+		installs := step.GetState() == enumspb.PENDING_ACTIVITY_STATE_STARTED &&
+			step.GetActivityType().GetName() == rollout.ActivityInstall
+
+		if step.GetLastFailure() == nil || !waits && !installs {
 			continue
 		}
 
