@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from recorded import Pairs, pairs_of, recorded
+from pictured import png, record_of, with_data
 from routed import LAYERS, TOP_K, row_of, with_rows
 
 from rolloutd.trainers import Record, agentlightning, longest, nemo_gym, skyrl, tinker, trained, verifiers, verl
@@ -35,6 +36,13 @@ def test_verl_takes_routed_experts() -> None:
             tensors = loop.AgentLoopOutput(**fields).as_dict()
             rows = [row_of(sequence.token_ids[: i + 1]) for i in range(len(sequence.token_ids) - 1)]
             assert tensors["routed_experts"].tolist() == [*rows, [[0] * TOP_K] * LAYERS]
+
+
+def test_verl_takes_images() -> None:
+    loop = pytest.importorskip("verl.experimental.agent_loop.agent_loop", reason="verl is not installed")
+    red = png((255, 0, 0))
+    (fields,) = verl.outputs(record_of(with_data(red, red)))
+    assert [image.size for image in loop.AgentLoopOutput(**fields).multi_modal_data["images"]] == [(2, 1), (2, 1)]
 
 
 def test_verl_takes_the_outputs() -> None:

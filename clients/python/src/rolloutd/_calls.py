@@ -123,6 +123,10 @@ def trace(id: str) -> Call[list[Mapping[str, Any]]]:
     return Call("GET", one("rollouts", id, "trace"), _lines(_same))
 
 
+def images(id: str) -> Call[bytes]:
+    return Call("GET", one("rollouts", id, "images"), bytes)
+
+
 def routed_experts(id: str) -> Call[bytes]:
     return Call("GET", one("rollouts", id, "routed_experts"), bytes)
 

@@ -190,6 +190,10 @@ class AsyncRollouts:
         """The training sequences of a finished rollout. `subagents` is drop or separate, `sequences` is all, or one: that with the most trained tokens."""
         return await self._client.send(calls.trajectory("rollouts", rollout_id, subagents, summaries, sequences))
 
+    async def images(self, rollout_id: str) -> bytes:
+        """The file of the images of a finished rollout's prompts, which `images` of its sequences describes. NotFoundError if it has none."""
+        return await self._client.send(calls.images(rollout_id))
+
     async def routed_experts(self, rollout_id: str) -> bytes:
         """The file of a finished rollout's routed experts, which `routed_experts` of its sequences describes. NotFoundError if it has none."""
         return await self._client.send(calls.routed_experts(rollout_id))

@@ -258,6 +258,7 @@ class Span:
     reward: float | None = None  # the turn's own, besides that of the rollout
     rewards: Mapping[str, float] = field(default_factory=dict)  # further rewards of the turn, by name
     version_spans: tuple[tuple[str, int, int], ...] = ()  # version, start and stop, where the engine named several versions for the reply
+    images: int = 0  # that the model saw before it
 
     @property
     def versions(self) -> tuple[str, str]:
@@ -280,6 +281,41 @@ class Span:
             reward=raw.get("reward"),
             rewards=raw.get("rewards") or {},
             version_spans=tuple((v["version"], v["start"], v["stop"]) for v in raw.get("versions") or ()),
+            images=raw.get("images", 0),
+        )
+
+
+@dataclass(frozen=True)
+class Image:
+    """An image that the model saw in a sequence, whose tokens have only placeholders for it: among those from `start` to before `stop`.
+
+    `turn` is the first whose prompt has it, in the message with the index `message`. `at` and `size` are its place in the file of the rollout's images, in
+    bytes. `missing` says why it is not there; "" if it is.
+    """
+
+    turn: int
+    message: int
+    start: int
+    stop: int
+    digest: str
+    media_type: str
+    at: int
+    size: int
+    missing: str
+    data: bytes = field(default=b"", repr=False)  # its bytes, where they were read
+
+    @classmethod
+    def of(cls, raw: JSON) -> Image:
+        return cls(
+            turn=raw["turn"],
+            message=raw["message"],
+            start=raw["start"],
+            stop=raw["stop"],
+            digest=raw.get("digest", ""),
+            media_type=raw.get("media_type", ""),
+            at=raw.get("at", 0),
+            size=raw.get("bytes", 0),
+            missing=raw.get("missing", ""),
         )
 
 
@@ -358,6 +394,7 @@ class Sequence:
     centred_advantage: float | None = None  # reward minus mean
     rewards: Mapping[str, float] = field(default_factory=dict)  # further rewards of the rollout, by name
     routed_experts: RoutedExperts | None = None  # where the rollout recorded them
+    images: tuple[Image, ...] = ()  # of its prompts, in order
 
     @property
     def prompt_length(self) -> int:
@@ -386,6 +423,7 @@ class Sequence:
             centred_advantage=raw.get("centred_advantage"),
             rewards=raw.get("rewards") or {},
             routed_experts=RoutedExperts.of(raw["routed_experts"]) if raw.get("routed_experts") else None,
+            images=tuple(Image.of(i) for i in raw.get("images") or ()),
         )
 
 

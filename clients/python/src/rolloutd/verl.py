@@ -22,7 +22,7 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopOutp
 from .aio import AsyncClient
 from .engine import Call, Engine, Reply
 from .errors import UnscoredError
-from .trainers import Health, Limits, Losses, Record, batch_health, fit, longest, untrained
+from .trainers import Health, Limits, Losses, Record, batch_health, fit, longest, trained, untrained
 from .trainers.experts import Shape, routed
 from .trainers.running import pinned, run_group, run_rollout
 from .trainers.verl import outputs
@@ -68,11 +68,11 @@ class RolloutdAgentLoop(AgentLoopBase):
 
     async def run(self, sampling_params: dict[str, Any], **kwargs: Any) -> AgentLoopOutput | list[AgentLoopOutput]:
         async with AsyncClient(self._server, token=self._token) as client:
-            record = await run_rollout(client, self._arguments(sampling_params, kwargs))
+            record = await run_rollout(client, self._arguments(sampling_params, kwargs), images=self._sees())
 
         record, _ = self._fitted(record)
         several = "session_id" in kwargs  # trainer V1
-        if not several and (best := longest(record.sequences)) is not None:
+        if not several and (best := longest(trained(record))) is not None:
             record = type(record)(record.rollout_id, record.group, record.task_id, record.outcome, record.reward, (best,))
 
         made = self._outputs(record, kwargs)
@@ -87,7 +87,7 @@ class RolloutdAgentLoop(AgentLoopBase):
     async def run_group(self, sampling_params: Mapping[str, Any], size: int, row: Mapping[str, Any], purpose: str) -> GroupOutputs:
         """Runs a prompt as a group, whose id is the `uid` of the row. rolloutd replaces members that fail for infrastructure."""
         async with AsyncClient(self._server, token=self._token) as client:
-            run = await run_group(client, self._arguments(sampling_params, row, purpose), size)
+            run = await run_group(client, self._arguments(sampling_params, row, purpose), size, images=self._sees())
 
         fitted = [self._fitted(record) for record in run.records]
         records = [record for record, _ in fitted]
@@ -124,6 +124,10 @@ class RolloutdAgentLoop(AgentLoopBase):
         if self._replays():
             arguments.setdefault("routed_experts", True)
         return pinned(arguments, sampling_params)
+
+    def _sees(self) -> bool:
+        """Whether the trainer gives images to the model."""
+        return self.processor is not None
 
     def _replays(self) -> bool:
         return bool(self.rollout_config.get("enable_rollout_routing_replay"))

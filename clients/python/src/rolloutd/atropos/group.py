@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import InvalidError, RolloutdError
 from ..trainers import longest
 from ..trainers.atropos import logprobs_of, masks_of
+from ..trainers.rules import unseen
 from ..types import Group, Member, Sequence
 from .journal import Work
 from .records import AgentResult, ScoredDataGroup, ScoredDataItem
@@ -120,8 +121,8 @@ class GroupRun:
         return Trajectory(result.sequence, score, result, messages, metadata)
 
     async def _sequence(self, rollout_id: str) -> Sequence | None:
-        """The sequence with the most tokens to train on."""
-        sequences = [s for s in await self._env.client.rollouts.trajectory(rollout_id) if s.trained]
+        """The sequence with the most tokens to train on, without images: the trainer has no place for them."""
+        sequences = [s for s in await self._env.client.rollouts.trajectory(rollout_id) if s.trained and not unseen(s)]
         return longest(sequences)
 
 

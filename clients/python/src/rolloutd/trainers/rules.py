@@ -15,14 +15,30 @@ def untrained(record: Record) -> str:
     """Why nothing of the record is trained on; "" if something is. A missing reward is not a reward of 0."""
     if record.reward is None:
         return f"rollout {record.rollout_id} has no reward: it ended as {record.outcome or 'unknown'}"
-    if not any(any(s.loss_mask) for s in record.sequences):
+    masked = [s for s in record.sequences if any(s.loss_mask)]
+    if not masked:
         return f"rollout {record.rollout_id} has no tokens to train on"
+    if all(map(unseen, masked)):
+        return f"rollout {record.rollout_id} has images: {unseen(masked[0])}"
     return ""
 
 
 def trained(record: Record) -> tuple[Sequence, ...]:
-    """The sequences to train on, in order. Each is a training example of its own with the reward of the rollout; none without a reward."""
-    return () if untrained(record) else tuple(s for s in record.sequences if any(s.loss_mask))
+    """The sequences to train on, in order. Each is a training example of its own with the reward of the rollout; none without a reward.
+
+    A sequence with images is among them if it has their bytes, which only adapters of trainers that take images read.
+    """
+    return () if untrained(record) else tuple(s for s in record.sequences if any(s.loss_mask) and not unseen(s))
+
+
+def unseen(sequence: Sequence) -> str:
+    """Why a trainer cannot give the model the images that it saw in a sequence; "" if it can, or there are none."""
+    if not sequence.images and any(span.images for span in sequence.spans):
+        return "they were stored by an earlier release, in the requests of the trace alone"
+    for number, image in enumerate(sequence.images):
+        if not image.data:
+            return f"image {number}, of turn {image.turn}: {image.missing or 'it is not read for this trainer'}"
+    return ""
 
 
 def longest(sequences: Iterable[Sequence]) -> Sequence | None:
@@ -200,6 +216,8 @@ def _allowed(sequence: Sequence, limits: Limits) -> int:
 def _cut(sequence: Sequence, length: int) -> Sequence:
     if length >= len(sequence.token_ids):
         return sequence
+    # The tokens among which an image's placeholders are come before a reply, so nothing to train on is lost with them.
+    length = min((image.start for image in sequence.images if image.start < length < image.stop), default=length)
     spans = [
         span if span.stop <= length else replace(span, stop=length, finish_reason="length", truncated=True)
         for span in sequence.spans
@@ -208,5 +226,5 @@ def _cut(sequence: Sequence, length: int) -> Sequence:
     mask = sequence.loss_mask[:length]
     return replace(
         sequence, token_ids=sequence.token_ids[:length], loss_mask=mask, logprobs=sequence.logprobs[:length], spans=tuple(spans),
-        trained=sum(mask), end="cut",
+        trained=sum(mask), end="cut", images=tuple(image for image in sequence.images if image.stop <= length),
     )  # fmt: skip

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from .._calls import new_id
 from ..aio import AsyncClient
 from ..errors import InvalidError, RolloutdError
+from ..types import Sequence
 from .experts import with_experts
+from .images import with_images
 from .record import Record, records_of
 
 log = logging.getLogger("rolloutd.trainers")
@@ -39,8 +41,8 @@ def pinned(arguments: Mapping[str, Any], params: Mapping[str, Any]) -> dict[str,
     return {**kept, name: {**sampling_of(params), **(arguments.get(name) or {})}}
 
 
-async def run_rollout(client: AsyncClient, task: Mapping[str, Any]) -> Record:
-    """Runs a rollout. If the caller is cancelled, the rollout is aborted.
+async def run_rollout(client: AsyncClient, task: Mapping[str, Any], *, images: bool = False) -> Record:
+    """Runs a rollout. If the caller is cancelled, the rollout is aborted. With `images` its sequences have the bytes of theirs.
 
     `trajectory` of the task has the arguments of `client.rollouts.trajectory`: {"subagents": "separate", "summaries": "train"}.
     """
@@ -55,7 +57,7 @@ async def run_rollout(client: AsyncClient, task: Mapping[str, Any]) -> Record:
     # A rollout that ended before its first attempt has no trace.
     if result.reward is None:
         return Record.of(result, ())
-    return Record.of(result, await with_experts(client, await client.rollouts.trajectory(id, **selection)))
+    return Record.of(result, await _with_files(client, await client.rollouts.trajectory(id, **selection), images))
 
 
 @dataclass(frozen=True)
@@ -66,10 +68,10 @@ class GroupRun:
     replaced: int
 
 
-async def run_group(client: AsyncClient, task: Mapping[str, Any], size: int) -> GroupRun:
+async def run_group(client: AsyncClient, task: Mapping[str, Any], size: int, *, images: bool = False) -> GroupRun:
     """Runs a group. rolloutd replaces members that fail for infrastructure. If the caller is cancelled, the group is aborted.
 
-    `trajectory` of the task is that of `run_rollout`.
+    `images`, and `trajectory` of the task, are those of `run_rollout`.
     """
     if not 1 <= size <= 128:
         raise InvalidError(f"group_size: must be from 1 to 128, got {size}")
@@ -83,7 +85,7 @@ async def run_group(client: AsyncClient, task: Mapping[str, Any], size: int) -> 
 
     if all(member.reward is None for member in group.members):
         return GroupRun(records_of(group, ()), group.replaced)
-    return GroupRun(records_of(group, await with_experts(client, await client.groups.trajectory(id, **selection))), group.replaced)
+    return GroupRun(records_of(group, await _with_files(client, await client.groups.trajectory(id, **selection), images)), group.replaced)
 
 
 def _split(task: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
@@ -93,6 +95,11 @@ def _split(task: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
         if value not in _SELECTION.get(name, ()):
             raise InvalidError(f"trajectory: must have some of {_SELECTION}, got {name!r}: {value!r}")
     return {name: value for name, value in task.items() if name != "trajectory"}, selection
+
+
+async def _with_files(client: AsyncClient, sequences: Iterable[Sequence], images: bool) -> list[Sequence]:
+    found = await with_experts(client, sequences)
+    return await with_images(client, found) if images else found
 
 
 async def _aborted(abort: Callable[[str, str], Awaitable[bool]], id: str) -> None:

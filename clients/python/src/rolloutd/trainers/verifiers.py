@@ -6,7 +6,7 @@ from typing import Any, TypedDict
 
 from ..types import Sequence, Span
 from .record import Record
-from .rules import named_rewards, untrained, version_range
+from .rules import named_rewards, unseen, untrained, version_range
 
 
 class Node(TypedDict):
@@ -44,7 +44,8 @@ def trace(record: Record, *, needs_tokens: bool = True) -> Trace:
     """
     nodes: list[Node] = []
     calls: list[dict[str, Any]] = []
-    for sequence in record.sequences:
+    sequences = [sequence for sequence in record.sequences if not unseen(sequence)]
+    for sequence in sequences:
         _add(nodes, calls, sequence)
 
     why = untrained(record) if needs_tokens or record.reward is None else ""
@@ -64,13 +65,13 @@ def trace(record: Record, *, needs_tokens: bool = True) -> Trace:
             "outcome": record.outcome,
             "policy": version_range(record.sequences),
             "rewards": named_rewards(record),
-            "turn_rewards": _turn_rewards(record, calls),
+            "turn_rewards": _turn_rewards(sequences, calls),
         },
     )
 
 
-def _turn_rewards(record: Record, calls: list[dict[str, Any]]) -> dict[str, float]:
-    spans = (span for sequence in record.sequences for span in sequence.spans)
+def _turn_rewards(sequences: list[Sequence], calls: list[dict[str, Any]]) -> dict[str, float]:
+    spans = (span for sequence in sequences for span in sequence.spans)
     return {str(call["node"]): span.reward for span, call in zip(spans, calls, strict=True) if span.train and span.reward is not None}
 
 

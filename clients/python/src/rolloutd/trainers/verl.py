@@ -6,6 +6,7 @@ from typing import Any, TypedDict
 
 from ..types import Sequence
 from .experts import Shape, expert_rows
+from .images import pictures
 from .record import Record
 from .rules import split, trained, turns, version_range
 
@@ -16,7 +17,13 @@ class Replayed(TypedDict, total=False):
     routed_experts: Any  # an array of numpy [tokens - 1, layers, top_k]; the trainer adds a row for the last token
 
 
-class Output(Replayed):
+class Pictured(TypedDict, total=False):
+    """What an output has for a model that sees images, whose processor the trainer runs."""
+
+    multi_modal_data: dict[str, list[Any]]  # images, of PIL
+
+
+class Output(Replayed, Pictured):
     """The fields of an AgentLoopOutput, which takes them as keyword arguments."""
 
     prompt_ids: list[int]
@@ -34,9 +41,13 @@ def outputs(record: Record, *, replay: Shape | None = None) -> list[Output]:
 
     `min_global_steps` and `max_global_steps` are the versions of the weights, where they are known: the trainer's own steps, if it names its
     versions by them. `turn_scores`, where turns have rewards, are those of the turns that are trained on, in order; the trainer's own advantages do not
-    read them. With `replay` the outputs have routed experts, and a sequence without all of them is a ProtocolError.
+    read them. Those of sequences with images have `multi_modal_data`. With `replay` the outputs have routed experts, and a sequence without all of them
+    is a ProtocolError.
     """
     made = [_output(record, index) for index in range(len(trained(record)))]
+    for output, sequence in zip(made, trained(record), strict=True):
+        if sequence.images:
+            output["multi_modal_data"] = {"images": pictures(sequence)}
     if replay is not None:
         for output, sequence in zip(made, trained(record), strict=True):
             output["routed_experts"] = expert_rows(sequence, replay)
