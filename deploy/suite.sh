@@ -27,6 +27,9 @@ suite() { # NAME
 		make test-deps
 		cd $dev && ROLLOUTD_TEST_NOMAD=$(nomad) go test -count=1 -timeout 60m ./e2e -run TestNomad -v
 		;;
+	compose) # docker-compose.yml on Docker Compose v2: healthy, a rollout, nothing left. Takes the ports of the roles.
+		compose
+		;;
 	stores) # Buckets of every kind; `make test` tests S3 alone. The servers for GCS and Azure are built once.
 		make test-deps
 		ROLLOUTD_TEST_STORES=1 go test -count=1 -race -timeout 30m ./internal/store/... -v
@@ -84,6 +87,19 @@ suite() { # NAME
 		exit 2
 		;;
 	esac
+}
+
+# compose starts all roles in containers, under a name of their own, beside whose data they leave nothing.
+compose() {
+	docker compose version >/dev/null 2>&1 || { echo "skipped: no Docker Compose v2"; return; }
+	docker image inspect rolloutd-env >/dev/null 2>&1 || make image
+	local it="docker compose -p rolloutd-test --profile all"
+	# shellcheck disable=SC2064 # it is local
+	trap "$it down -v" EXIT
+	$it up -d --wait
+	$it exec -d serve rolloutd model
+	$it exec -T serve tee /tmp/task.yaml <examples/binary_search.yaml >/dev/null
+	$it exec -T serve rolloutd run /tmp/task.yaml --agent react --endpoint scripted | tee /dev/stderr | grep '^  reward *1$'
 }
 
 # crash runs the tests that docs/reliability.md names and that are in the module of a folder.
