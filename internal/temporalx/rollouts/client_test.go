@@ -261,7 +261,11 @@ func TestStateWithoutAWorker(t *testing.T) {
 	_, err := rc.Start(t.Context(), spec("r1"))
 	require.NoError(t, err)
 
-	for _, f.queryErr = range []error{serviceerror.NewWorkflowNotReady("no workflow task yet"), serviceerror.NewDeadlineExceeded("no answer")} {
+	for _, f.queryErr = range []error{
+		serviceerror.NewWorkflowNotReady("no workflow task yet"),
+		serviceerror.NewDeadlineExceeded("no answer"),
+		serviceerror.NewFailedPrecondition("no poller seen for task queue recently, worker may be down"),
+	} {
 		for phase, waiting := range map[rollout.Phase]string{
 			rollout.PhaseQueued: "",
 			rollout.PhaseAgent:  "no worker answers; the rollout continues when one does",

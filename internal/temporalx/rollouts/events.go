@@ -166,9 +166,13 @@ func (f *follower) live(ctx context.Context, n int) error {
 	return err
 }
 
-// present emits the phase of an attempt whose host does not answer. The event has no id, since the host
+// present emits the phase of an attempt whose host does not answer, and why it waits. The events have no id, since the host
 // assigns the ids of the attempt.
 func (f *follower) present(n int) error {
+	if err := f.waits(n); err != nil {
+		return err
+	}
+
 	last := len(f.state.Phases) - 1
 	if last < 0 || f.state.Phases[last].Attempt != n {
 		return nil
@@ -206,8 +210,17 @@ func (f *follower) phases(n int) error {
 
 // queued sends the phases of an attempt that waits for a host, and why it waits.
 func (f *follower) queued(n int) error {
-	if err := f.phases(n); err != nil || f.state.Waiting == f.waiting {
+	if err := f.phases(n); err != nil {
 		return err
+	}
+
+	return f.waits(n)
+}
+
+// waits emits why an attempt waits, or that it waits no longer.
+func (f *follower) waits(n int) error {
+	if f.state.Waiting == f.waiting {
+		return nil
 	}
 
 	f.waiting = f.state.Waiting

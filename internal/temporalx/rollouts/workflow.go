@@ -77,8 +77,10 @@ func unanswered(querying context.Context, err error) bool {
 	var notReady *serviceerror.WorkflowNotReady
 	// the server may time out before us
 	var late *serviceerror.DeadlineExceeded
+	// nobody has polled the queue for some minutes
+	var noPoller *serviceerror.FailedPrecondition
 
-	return querying.Err() != nil || errors.As(err, &notReady) || errors.As(err, &late)
+	return querying.Err() != nil || errors.As(err, &notReady) || errors.As(err, &late) || errors.As(err, &noPoller)
 }
 
 // owner is the name of the token that submitted the workflow; stored returns it for a workflow that
