@@ -448,7 +448,7 @@ func (f *fake) List(_ context.Context, q rollout.Filter) (rollout.Page, error) {
 
 // Counts counts what List lists, in one period and without bins.
 func (f *fake) Counts(ctx context.Context, q rollout.Filter) (rollout.Counts, error) {
-	c := rollout.Counts{Outcomes: map[rollout.Outcome]int{}, Rewards: []rollout.Bin{}, Turns: []rollout.Bin{}, Durations: []rollout.Bin{}, Periods: []rollout.Period{}}
+	c := rollout.Counts{Outcomes: map[rollout.Outcome]int{}, Rewards: []rollout.Bin{}, Turns: []rollout.Bin{}, Durations: []rollout.Bin{}, Periods: []rollout.Period{}, Versions: []rollout.VersionCounts{}}
 
 	q.Status, q.Limit = rollout.StatusDone, 1000
 

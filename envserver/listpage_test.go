@@ -3,6 +3,7 @@
 package envserver_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -50,6 +51,7 @@ func startList(t *testing.T, producers envserver.Producers, results ...rollout.R
 
 	for _, r := range results {
 		require.NoError(t, s.PutJSON(t.Context(), store.HeadKey(r.ID), r))
+		putReply(t, s, r)
 	}
 
 	index, err := searchindex.Open(t.Context(), filepath.Join(t.TempDir(), "search.db"), s, 0, slog.New(slog.DiscardHandler))
@@ -68,6 +70,21 @@ func startList(t *testing.T, producers envserver.Producers, results ...rollout.R
 
 		o.Rollouts, o.Producers = indexed{f, index}, producers
 	})
+}
+
+// putReply stores a reply to a rollout whose endpoint gets new weights every 40 minutes.
+func putReply(t *testing.T, s *store.Store, r rollout.Result) {
+	t.Helper()
+
+	at := r.Attempts[0].StartedAt
+	turn := rollout.Turn{
+		Turn: 1, Kind: rollout.KindAgent, Timestamp: float64(at.Unix()), ModelVersion: fmt.Sprintf("step-%d", at.Unix()/2400%100),
+	}
+
+	raw, err := json.Marshal(turn)
+	require.NoError(t, err)
+	_, err = s.Put(t.Context(), store.AttemptKey(r.ID, 1, store.Trace), bytes.NewReader(raw))
+	require.NoError(t, err)
 }
 
 // training are the rollouts of a run as a list has them: of several tasks, agents and outcomes.
@@ -92,6 +109,10 @@ func training(n int) (all []rollout.Result) {
 		took := time.Duration(20+i*i%600) * time.Second
 		begin := at.Add(time.Duration(i) * time.Minute)
 		r.Attempts = []rollout.Attempt{{Number: 1, Turns: turns, StartedAt: begin, EndedAt: begin.Add(took)}}
+		r.Phases = []rollout.PhaseTiming{
+			{Phase: rollout.PhaseQueued, Attempt: 1, Start: begin, End: new(begin.Add(took / 4))},
+			{Phase: rollout.PhaseAgent, Attempt: 1, Start: begin.Add(took / 4)},
+		}
 		r.Usage = rollout.Usage{Turns: turns, PromptTokens: int64(turns * 2100), CompletionTokens: int64(turns * 180)}
 		all = append(all, r)
 	}
@@ -181,7 +202,7 @@ func TestPageOverTime(t *testing.T) {
 
 	b.run(chromedp.Navigate(r.url + "/web/#/producers/math"))
 	b.waitForText("#producer .legend", "agent timeout")
-	b.eventually(`document.querySelectorAll("#producer .curves figure").length === 7`)
+	b.eventually(`document.querySelectorAll("#producer .curves figure").length === 13`)
 	b.run(chromedp.EmulateViewport(1280, 1000))
 	b.savePicture("training")
 	b.requireReadable("producer")
@@ -197,11 +218,26 @@ func TestPageOverTime(t *testing.T) {
 	b.eventually(`location.hash.includes("id_prefix=math-") && location.hash.includes("since=") && location.hash.includes("until=")`)
 	b.eventually(`document.querySelector("#total").textContent === wanted + " ended"`)
 
+	// from a bar of those that ran to all that ran within its time, by weights or not
+	b.run(chromedp.Navigate(r.url + "/web/#/producers/math"))
+
+	hit := func(label string) {
+		b.eventually(`((bar) => (bar?.dispatchEvent(new MouseEvent("click", {bubbles: true})), Boolean(bar)))(document.querySelector("#producer [aria-label^='` + label + `'] .hit"))`)
+	}
+
+	hit("With a slot over time")
+	b.eventually(`location.hash.includes("ended_since=") && location.hash.includes("until=")`)
+	b.waitForText("#chips", "ended from")
+	b.run(chromedp.Navigate(r.url + "/web/#/producers/math"))
+	hit("Passed by version")
+	b.waitForText("#chips", "version step-")
+	b.waitForText("#total", "20 ended")
+
 	b.run(chromedp.Navigate(r.url + "/web/#/rollouts?task_id=parse-dates-1"))
 	b.eventually(`((link) => (link?.click(), Boolean(link)))(document.querySelector("#list a[href='#/tasks/parse-dates-1']"))`)
 	b.waitForText("#task", "parse-dates-1")
 	b.waitForText("#task dl", "Passed")
-	b.eventually(`document.querySelectorAll("#task .curves figure").length === 7`)
+	b.eventually(`document.querySelectorAll("#task .curves figure").length === 13`)
 	b.run(setColorScheme("dark"))
 	b.saveScreenshot("task-dark")
 	b.requireReadable("task dark")

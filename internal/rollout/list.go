@@ -28,6 +28,9 @@ type Filter struct {
 	Endpoint string
 	Outcome  Outcome
 
+	// ModelVersion is the version of the weights that the first reply named
+	ModelVersion string
+
 	// begin of the id
 	IDPrefix string
 
@@ -48,6 +51,9 @@ type Filter struct {
 
 	// bounds of the start: from Since, before Until; zero: none
 	Since, Until time.Time
+
+	// EndedSince is the earliest end; zero: none
+	EndedSince time.Time
 
 	// Sort is one of SortKeys, after "-" with the greatest first; "": see Page
 	Sort string
@@ -83,6 +89,8 @@ func (f Filter) indexed() string {
 		{"ids", len(f.IDs) > 0},
 		{"agent", f.Agent != ""},
 		{"endpoint", f.Endpoint != ""},
+		{"model_version", f.ModelVersion != ""},
+		{"ended_since", !f.EndedSince.IsZero()},
 		{"min_turns", f.MinTurns != nil},
 		{"max_turns", f.MaxTurns != nil},
 		{"min_duration_s", f.MinDuration != nil},
@@ -137,6 +145,8 @@ func (f Filter) Validate() error {
 		return fault.Field("agent", "must be UTF-8, got %q", f.Agent)
 	case !utf8.ValidString(f.Endpoint):
 		return fault.Field("endpoint", "must be UTF-8, got %q", f.Endpoint)
+	case !utf8.ValidString(f.ModelVersion):
+		return fault.Field("model_version", "must be UTF-8, got %q", f.ModelVersion)
 	}
 
 	return nil
@@ -219,8 +229,13 @@ type Counts struct {
 	Turns     []Bin `json:"turns"`
 	Durations []Bin `json:"durations_s"`
 
-	// Periods have the rollouts by the time of their start, earliest first, without the empty ones: at most MaxPeriods.
+	// Periods have the rollouts by the time of their start, earliest first, without those in which none started or ran: at
+	// most MaxPeriods.
 	Periods []Period `json:"periods"`
+
+	// Versions have the rollouts by the version of the weights that their first reply named, in the order in which the
+	// versions appeared: the latest MaxVersions.
+	Versions []VersionCounts `json:"versions"`
 
 	// Unindexed counts the rollouts that have ended and are not counted yet.
 	Unindexed int `json:"unindexed,omitempty"`
@@ -237,7 +252,8 @@ type Bin struct {
 // MaxPeriods bounds Counts.Periods.
 const MaxPeriods = 60
 
-// Period describes the rollouts that started from Start on and before End: a list with these bounds has exactly them.
+// Period describes the rollouts that started from Start on and before End: a list with these bounds has exactly them,
+// and there may be none.
 // All periods of an answer have the same length.
 type Period struct {
 	Start time.Time `json:"start"`
@@ -246,15 +262,63 @@ type Period struct {
 	Rollouts int             `json:"rollouts"`
 	Outcomes map[Outcome]int `json:"outcomes"`
 
+	RewardCounts
+
+	// sums over the rollouts that have the number
+	Turns            int64   `json:"turns"`
+	CompletionTokens int64   `json:"completion_tokens"`
+	Duration         float64 `json:"duration_s"`
+
+	// Queued and Running are how many rollouts waited for a slot, and how many had one, on the mean of the period; also of
+	// rollouts that started before it. Those without times of their phases are in neither.
+	Queued  float64 `json:"queued"`
+	Running float64 `json:"running"`
+
+	// Versioned counts the rollouts whose first reply named the version of its weights. Behind is the sum, and MaxBehind the
+	// greatest, of how many newer versions the selected rollouts saw before each of them ended.
+	Versioned int `json:"versioned"`
+	Behind    int `json:"versions_behind"`
+	MaxBehind int `json:"max_versions_behind"`
+}
+
+// RewardCounts describes the rewards of some rollouts.
+type RewardCounts struct {
 	// Rewarded counts those with a reward, and Passed those with a reward of 1 or more.
 	Rewarded int `json:"rewarded"`
 	Passed   int `json:"passed"`
 
 	// MeanReward is that of the Rewarded ones; absent: there are none.
 	MeanReward *float64 `json:"mean_reward,omitempty"`
+}
 
-	// sums over the rollouts that have the number
-	Turns            int64   `json:"turns"`
-	CompletionTokens int64   `json:"completion_tokens"`
-	Duration         float64 `json:"duration_s"`
+// Add adds the reward of a rollout, if it has one.
+func (r *RewardCounts) Add(reward float64, known bool) {
+	if !known {
+		return
+	}
+
+	var sum float64
+	if r.MeanReward != nil {
+		sum = *r.MeanReward * float64(r.Rewarded)
+	}
+
+	r.Rewarded++
+	r.MeanReward = new((sum + reward) / float64(r.Rewarded))
+
+	if reward >= 1 {
+		r.Passed++
+	}
+}
+
+// MaxVersions bounds Counts.Versions.
+const MaxVersions = 100
+
+// VersionCounts describes the rollouts whose first reply named a version of the weights.
+type VersionCounts struct {
+	Version string `json:"version"`
+
+	// FirstSeen is the begin of the first call, of any selected rollout, whose reply named the version.
+	FirstSeen time.Time `json:"first_seen"`
+	Rollouts  int       `json:"rollouts"`
+	RewardCounts
 }

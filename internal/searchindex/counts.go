@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"encoding/json"
 	"slices"
 	"sort"
 	"time"
@@ -44,7 +45,10 @@ func (x *Index) counts(ctx context.Context, s selection) (rollout.Counts, error)
 	}
 
 	c.Rewards, c.Turns, c.Durations = evenBins(rewards), roundBins(turns), roundBins(durations)
-	c.Periods = periods(all)
+
+	l := lineageOf(all)
+	c.Versions = l.versions(all)
+	c.Periods = periods(all, l)
 
 	return c, nil
 }
@@ -59,22 +63,33 @@ type ended struct {
 	// in microseconds
 	duration sql.Null[float64]
 	started  int64
+	course   course
 }
+
+// end is in microseconds.
+func (e ended) end() int64 { return e.started + int64(e.duration.V) }
 
 func (e ended) seconds() sql.Null[float64] {
 	return sql.Null[float64]{V: time.Duration(e.duration.V * float64(time.Microsecond)).Seconds(), Valid: e.duration.Valid}
 }
 
 func (x *Index) ended(ctx context.Context, s selection) (all []ended, err error) {
-	rows, err := x.db.QueryContext(ctx, s.query("r.outcome, r.reward, r.turns, r.tokens, r.duration, r.started"), s.args...)
+	rows, err := x.db.QueryContext(ctx, s.query("r.outcome, r.reward, r.turns, r.tokens, r.duration, r.started, r.course"), s.args...)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
 
 	for rows.Next() {
-		var e ended
-		if err := rows.Scan(&e.outcome, &e.reward, &e.turns, &e.tokens, &e.duration, &e.started); err != nil {
+		var (
+			e      ended
+			course []byte
+		)
+		if err := rows.Scan(&e.outcome, &e.reward, &e.turns, &e.tokens, &e.duration, &e.started, &course); err != nil {
+			return nil, err
+		}
+
+		if err := json.Unmarshal(course, &e.course); err != nil {
 			return nil, err
 		}
 

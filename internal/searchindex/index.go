@@ -18,16 +18,17 @@ import (
 )
 
 // version is that of the file's tables and of what they have of a rollout. A file of another version is made again.
-const version = 2
+const version = 3
 
 // The number of a rollout is the end of its last attempt in Unix microseconds, or the next free number: the order of
 // the rows is that of a list, and a page needs no sorting. Started and duration are in microseconds, too; tokens are
-// those of the completions.
+// those of the completions; version is that of the weights of the first reply, and course is JSON of a course.
 const schema = `
 CREATE TABLE rollouts (
 	n INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, task_id TEXT NOT NULL, group_id TEXT NOT NULL, owner TEXT NOT NULL,
 	model TEXT NOT NULL, agent TEXT NOT NULL, endpoint TEXT NOT NULL, outcome TEXT NOT NULL, reward REAL, turns INTEGER,
-	tokens INTEGER, duration INTEGER, started INTEGER NOT NULL, listed BLOB NOT NULL
+	tokens INTEGER, duration INTEGER, started INTEGER NOT NULL, version TEXT NOT NULL, course BLOB NOT NULL,
+	listed BLOB NOT NULL
 );
 CREATE VIRTUAL TABLE texts USING fts5(text);`
 

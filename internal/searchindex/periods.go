@@ -19,34 +19,65 @@ func lengths() []time.Duration {
 	}
 }
 
-// periods divides rollouts by their start into at most rollout.MaxPeriods periods of one length.
-func periods(all []ended) []rollout.Period {
+// periods divides the time from the first start to the last end into at most rollout.MaxPeriods periods of one length. A
+// rollout that never began is in none.
+func periods(all []ended, l lineage) []rollout.Period {
+	all = slices.DeleteFunc(slices.Clone(all), func(e ended) bool { return !e.duration.Valid })
 	if len(all) == 0 {
 		return []rollout.Period{}
 	}
 
-	slices.SortFunc(all, func(a, b ended) int { return cmp.Compare(a.started, b.started) })
+	first := slices.MinFunc(all, func(a, b ended) int { return cmp.Compare(a.started, b.started) }).started
+	last := slices.MaxFunc(all, func(a, b ended) int { return cmp.Compare(a.end(), b.end()) }).end()
+	x := axis{length: lengthOf(first, last)}
+	x.begin = first - mod(first, x.length)
+	x.list = make([]rollout.Period, (last-x.begin)/x.length+1)
 
-	length := lengthOf(all[0].started, all[len(all)-1].started)
-	list := []rollout.Period{}
-
-	for _, e := range all {
-		begin := e.started - mod(e.started, length)
-		if n := len(list); n == 0 || list[n-1].Start.UnixMicro() != begin {
-			list = append(list, rollout.Period{
-				Start:    time.UnixMicro(begin).UTC(),
-				End:      time.UnixMicro(begin + length).UTC(),
-				Outcomes: map[rollout.Outcome]int{},
-			})
-		}
-
-		add(&list[len(list)-1], e)
+	for i := range x.list {
+		x.list[i] = rollout.Period{Start: x.at(i), End: x.at(i + 1), Outcomes: map[rollout.Outcome]int{}}
 	}
 
-	return list
+	for _, e := range all {
+		p := &x.list[(e.started-x.begin)/x.length]
+		add(p, e)
+
+		if n, ok := l.behind(e); ok {
+			p.Versioned++
+			p.Behind += n
+			p.MaxBehind = max(p.MaxBehind, n)
+		}
+
+		x.spread(e.course.Queued, func(p *rollout.Period, share float64) { p.Queued += share })
+		x.spread(e.course.Running, func(p *rollout.Period, share float64) { p.Running += share })
+	}
+
+	return slices.DeleteFunc(x.list, func(p rollout.Period) bool { return p.Rollouts == 0 && p.Queued == 0 && p.Running == 0 })
 }
 
-// lengthOf is the shortest length, in microseconds, of which MaxPeriods reach from the first start to the last.
+// axis is a time in periods. Its times are Unix microseconds.
+type axis struct {
+	begin, length int64
+	list          []rollout.Period
+}
+
+// at is the begin of a period.
+func (x axis) at(i int) time.Time { return time.UnixMicro(x.begin + int64(i)*x.length).UTC() }
+
+// spread calls add with each period that spans touch, and with the share of the period's time that they have.
+func (x axis) spread(spans []span, add func(*rollout.Period, float64)) {
+	for _, s := range spans {
+		from, to := max(s[0]-x.begin, 0), min(s[1]-x.begin, int64(len(x.list))*x.length)
+
+		for at := from; at < to; {
+			i := at / x.length
+			end := min((i+1)*x.length, to)
+			add(&x.list[i], float64(end-at)/float64(x.length))
+			at = end
+		}
+	}
+}
+
+// lengthOf is the shortest length, in microseconds, of which MaxPeriods reach from the first start to the last end.
 func lengthOf(first, last int64) int64 {
 	var length int64
 
@@ -68,19 +99,7 @@ func add(p *rollout.Period, e ended) {
 	p.Rollouts++
 	p.Outcomes[e.outcome]++
 
-	if e.reward.Valid {
-		var sum float64
-		if p.MeanReward != nil {
-			sum = *p.MeanReward * float64(p.Rewarded)
-		}
-
-		p.Rewarded++
-		p.MeanReward = new((sum + e.reward.V) / float64(p.Rewarded))
-
-		if e.reward.V >= 1 {
-			p.Passed++
-		}
-	}
+	p.Add(e.reward.V, e.reward.Valid)
 
 	p.Turns += int64(e.turns.V)
 	p.CompletionTokens += e.tokens.V

@@ -598,6 +598,7 @@ func TestCounts(t *testing.T) {
 		Rewards:   []rollout.Bin{{Min: 0.5, Max: 0.5, Count: 2}, {Min: 1, Max: 1, Count: 1}},
 		Turns:     []rollout.Bin{{Min: 4, Max: 4, Count: 1}, {Min: 7, Max: 7, Count: 2}, {Min: 30, Max: 30, Count: 1}, {Min: 120, Max: 120, Count: 1}},
 		Durations: []rollout.Bin{{Min: 60, Max: 60, Count: 1}, {Min: 120, Max: 180, Count: 2}, {Min: 240, Max: 300, Count: 2}},
+		Versions:  []rollout.VersionCounts{},
 	}, got)
 
 	got, err = d.index.Counts(t.Context(), rollout.Filter{Query: "word", Outcome: rollout.AgentFailed})
@@ -647,12 +648,78 @@ func TestPeriodsOfCounts(t *testing.T) {
 			sum.Duration, sum.Turns = sum.Duration+p.Duration, sum.Turns+p.Turns
 		}
 
-		require.Equal(t, rollout.Period{Rollouts: 100, Rewarded: 75, Passed: 25, Turns: 300, Duration: 6000}, sum)
+		require.Equal(t, rollout.Period{
+			Rollouts: 100, RewardCounts: rollout.RewardCounts{Rewarded: 75, Passed: 25}, Turns: 300, Duration: 6000,
+		}, sum)
 
 		if apart == 0 {
 			require.InDelta(t, 2.0/3, *got.Periods[0].MeanReward, 1e-9)
 		}
 	}
+}
+
+// Rollouts over time: how many wait and how many run, and by which weights.
+func TestCoursesOfCounts(t *testing.T) {
+	t.Parallel()
+
+	d := newDeployment(t)
+	minute := func(n float64) time.Time { return began.Add(time.Duration(n * float64(time.Minute))) }
+
+	for i, c := range []struct {
+		from, begins, ends float64
+		reward             *float64
+		versions           []rollout.VersionSpan
+	}{
+		{0, 0, 60, new(1.0), []rollout.VersionSpan{{Version: "step-1", Stop: 1}, {Version: "step-2", Start: 1, Stop: 2}}},
+		{0, 30, 90, new(0.0), []rollout.VersionSpan{{Version: "step-2", Stop: 2}}},
+		{60, 90, 120, nil, []rollout.VersionSpan{{Version: "step-3", Stop: 2}}},
+		{60, 90, 120, new(1.0), nil},
+	} {
+		r := result(fmt.Sprint("r", i), 0)
+		r.Reward = c.reward
+		r.Attempts = []rollout.Attempt{{Number: 1, StartedAt: minute(c.from), EndedAt: minute(c.ends)}}
+		r.Phases = []rollout.PhaseTiming{
+			{Phase: rollout.PhaseQueued, Attempt: 1, Start: minute(c.from), End: new(minute(c.begins))},
+			{Phase: rollout.PhaseCreating, Attempt: 1, Start: minute(c.begins), End: new(minute(c.begins + 1))},
+			{Phase: rollout.PhaseAgent, Attempt: 1, Start: minute(c.begins + 1)},
+		}
+		d.end(r)
+
+		raw, err := json.Marshal(rollout.Turn{
+			Turn: 1, Kind: rollout.KindAgent, Timestamp: float64(minute(c.begins + 1).Unix()), WeightVersions: c.versions,
+		})
+		require.NoError(t, err)
+		_, err = d.store.Put(t.Context(), store.AttemptKey(r.ID, 1, store.Trace), strings.NewReader(string(raw)))
+		require.NoError(t, err)
+	}
+
+	require.NoError(t, d.index.Update(t.Context()))
+
+	got, err := d.index.Counts(t.Context(), rollout.Filter{})
+	require.NoError(t, err)
+
+	at := func(n int) rollout.Period { return got.Periods[n] }
+
+	require.Len(t, got.Periods, 24, "of 5 minutes")
+	require.InDelta(t, 1, at(0).Running, 1e-9)
+	require.InDelta(t, 1, at(0).Queued, 1e-9)
+	require.InDelta(t, 2, at(6).Running, 1e-9)
+	require.Zero(t, at(6).Queued)
+	require.Zero(t, at(6).Rollouts)
+	require.InDelta(t, 2, at(13).Queued, 1e-9)
+
+	// step-2 was known when the first one ended, and step-3 not yet when the second one did
+	require.Equal(t, []int{2, 1, 1}, []int{at(0).Versioned, at(0).Behind, at(0).MaxBehind})
+	require.Equal(t, []int{1, 0}, []int{at(12).Versioned, at(12).Behind})
+
+	require.Equal(t, []rollout.VersionCounts{
+		{Version: "step-1", FirstSeen: minute(1), Rollouts: 1, RewardCounts: rollout.RewardCounts{Rewarded: 1, Passed: 1, MeanReward: new(1.0)}},
+		{Version: "step-2", FirstSeen: minute(1), Rollouts: 1, RewardCounts: rollout.RewardCounts{Rewarded: 1, MeanReward: new(0.0)}},
+		{Version: "step-3", FirstSeen: minute(91), Rollouts: 1},
+	}, got.Versions)
+
+	require.Equal(t, []string{"r1"}, d.found(rollout.Filter{ModelVersion: "step-2"}))
+	require.Equal(t, []string{"r1", "r0"}, d.found(rollout.Filter{Until: minute(60), EndedSince: minute(60)}))
 }
 
 // Many different rewards are counted in bars of the same width.

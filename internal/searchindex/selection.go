@@ -36,7 +36,7 @@ func selectionOf(f rollout.Filter) selection {
 
 	for _, c := range []struct{ column, want string }{
 		{"task_id", f.TaskID}, {"group_id", f.GroupID}, {"owner", f.Owner}, {"model", f.Model}, {"agent", f.Agent},
-		{"endpoint", f.Endpoint}, {"outcome", string(f.Outcome)},
+		{"endpoint", f.Endpoint}, {"outcome", string(f.Outcome)}, {"version", f.ModelVersion},
 	} {
 		if c.want != "" {
 			s.add("r."+c.column+" = ?", c.want)
@@ -66,6 +66,10 @@ func selectionOf(f rollout.Filter) selection {
 
 	if !f.Since.IsZero() {
 		s.add("r.started >= ?", f.Since.UnixMicro())
+	}
+
+	if !f.EndedSince.IsZero() {
+		s.add("r.n >= ?", f.EndedSince.UnixMicro())
 	}
 
 	if !f.Until.IsZero() {

@@ -24,6 +24,7 @@ const (
 // document is what the index has of a rollout.
 type document struct {
 	listed rollout.Listed
+	course course
 	text   strings.Builder
 }
 
@@ -71,6 +72,7 @@ func read(ctx context.Context, s *store.Store, id string) (*document, error) {
 
 	d := &document{listed: head.Listed()}
 	d.listed.ID = id
+	d.course = courseOf(head, *d.listed.FinishedAt)
 
 	err = d.addResult(head)
 	for n := len(head.Attempts); n > 0 && err == nil; n-- {
@@ -122,7 +124,7 @@ func (d *document) addTrace(ctx context.Context, s *store.Store, trace string) (
 
 	conversation := transcript.NewConversation()
 
-	err = turns.Each(lines, turns.Bounded, func(t *rollout.Turn) error { return d.addTurn(conversation.Turn(t)) })
+	err = turns.Each(lines, turns.Bounded, func(t *rollout.Turn) error { return d.addTurn(t, conversation.Turn(t)) })
 	if fault.Is(err, fault.Internal) || fault.Is(err, fault.Exhausted) {
 		err = nil
 	}
@@ -130,8 +132,10 @@ func (d *document) addTrace(ctx context.Context, s *store.Store, trace string) (
 	return true, err
 }
 
-// addTurn adds the texts of a turn. The system's prompt is the agent's, the same in many rollouts.
-func (d *document) addTurn(t transcript.Turn) error {
+// addTurn adds the versions and the texts of a turn. The system's prompt is the agent's, the same in many rollouts.
+func (d *document) addTurn(raw *rollout.Turn, t transcript.Turn) error {
+	d.course.addTurn(raw)
+
 	if d.listed.Model == "" {
 		d.listed.Model = t.Model
 	}

@@ -195,20 +195,26 @@ func (x *Index) add(ctx context.Context, d *document) error {
 		return err
 	}
 
+	course, err := json.Marshal(d.course)
+	if err != nil {
+		return err
+	}
+
 	return x.change(ctx, func(tx *sql.Tx) error {
 		var n int64
 
 		l := d.listed
 		// another process may have added it
 		err := tx.QueryRowContext(ctx, `
-			INSERT INTO rollouts (n, id, task_id, group_id, owner, model, agent, endpoint, outcome, reward, turns, tokens, duration, started, listed)
+			INSERT INTO rollouts (n, id, task_id, group_id, owner, model, agent, endpoint, outcome, reward, turns, tokens, duration, started, version, course, listed)
 			SELECT CASE WHEN EXISTS (SELECT 1 FROM rollouts WHERE n = ?1) THEN (
 				SELECT min(n) + 1 FROM rollouts AS r
 				WHERE n >= ?1 AND NOT EXISTS (SELECT 1 FROM rollouts WHERE n = r.n + 1)
-			) ELSE ?1 END, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15
+			) ELSE ?1 END, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17
 			WHERE NOT EXISTS (SELECT 1 FROM rollouts WHERE id = ?2) RETURNING n`,
 			l.FinishedAt.UnixMicro(), l.ID, l.TaskID, l.GroupID, l.Owner, l.Model, l.Agent, l.Endpoint,
-			string(l.Outcome), l.Reward, l.Turns, l.Usage.CompletionTokens, durationOf(l), l.StartedAt.UnixMicro(), listed,
+			string(l.Outcome), l.Reward, l.Turns, l.Usage.CompletionTokens, durationOf(l), l.StartedAt.UnixMicro(),
+			d.course.version(), course, listed,
 		).Scan(&n)
 		if errors.Is(err, sql.ErrNoRows) {
 			return nil

@@ -64,7 +64,8 @@ func selectionOf(q url.Values) (rollout.Filter, error) {
 	f := rollout.Filter{
 		Query: strings.TrimSpace(q.Get("q")), Status: q.Get("status"), TaskID: q.Get("task_id"), GroupID: q.Get("group_id"),
 		Model: q.Get("model"), Agent: q.Get("agent"), Endpoint: q.Get("endpoint"),
-		Outcome: rollout.Outcome(q.Get("outcome")), IDPrefix: q.Get("id_prefix"),
+		ModelVersion: q.Get("model_version"),
+		Outcome:      rollout.Outcome(q.Get("outcome")), IDPrefix: q.Get("id_prefix"),
 	}
 
 	if ids := q.Get("ids"); ids != "" {
@@ -80,6 +81,7 @@ func selectionOf(q url.Values) (rollout.Filter, error) {
 		readSeconds(q, "max_duration_s", &f.MaxDuration),
 		readTime(q, "since", &f.Since),
 		readTime(q, "until", &f.Until),
+		readTime(q, "ended_since", &f.EndedSince),
 	)
 }
 

@@ -26,24 +26,26 @@ type abortRequest struct {
 
 // selectRequest selects rollouts; a missing parameter selects all.
 type selectRequest struct {
-	Status      string  `query:"status" enum:"running,done"`
-	Query       string  `query:"q" maxLength:"500" description:"words that the transcript of a rollout that has ended must have; \"a phrase\" is found as it is, and word* finds the words that begin so"`
-	TaskID      string  `query:"task_id"`
-	GroupID     string  `query:"group_id"`
-	Model       string  `query:"model"`
-	Agent       string  `query:"agent" description:"only rollouts that have ended"`
-	Endpoint    string  `query:"endpoint" description:"name of a model endpoint, or its host and port; only rollouts that have ended"`
-	IDPrefix    string  `query:"id_prefix" description:"begin of the ids"`
-	IDs         string  `query:"ids" description:"ids with commas, at most 100: these rollouts alone; only rollouts that have ended"`
-	MinReward   float64 `query:"min_reward" description:"least reward; a rollout without a reward is not listed"`
-	MaxReward   float64 `query:"max_reward" description:"greatest reward; a rollout without a reward is not listed"`
-	MinTurns    int     `query:"min_turns" minimum:"0" description:"least number of turns of the last attempt; only rollouts that have ended"`
-	MaxTurns    int     `query:"max_turns" minimum:"0" description:"greatest number of turns of the last attempt; only rollouts that have ended"`
-	MinDuration float64 `query:"min_duration_s" minimum:"0" description:"least time from the start to the end, in seconds; only rollouts that have ended"`
-	MaxDuration float64 `query:"max_duration_s" minimum:"0" description:"greatest time from the start to the end, in seconds; only rollouts that have ended"`
-	Since       string  `query:"since" description:"earliest start, such as 2026-01-31T12:00:00Z"`
-	Until       string  `query:"until" description:"the start must be before this time"`
-	Outcome     string  `query:"outcome" enum:"completed,agent_failed,agent_timeout,budget_exhausted,aborted,setup_failed,verifier_failed,infra_failed"`
+	Status       string  `query:"status" enum:"running,done"`
+	Query        string  `query:"q" maxLength:"500" description:"words that the transcript of a rollout that has ended must have; \"a phrase\" is found as it is, and word* finds the words that begin so"`
+	TaskID       string  `query:"task_id"`
+	GroupID      string  `query:"group_id"`
+	Model        string  `query:"model"`
+	Agent        string  `query:"agent" description:"only rollouts that have ended"`
+	Endpoint     string  `query:"endpoint" description:"name of a model endpoint, or its host and port; only rollouts that have ended"`
+	IDPrefix     string  `query:"id_prefix" description:"begin of the ids"`
+	IDs          string  `query:"ids" description:"ids with commas, at most 100: these rollouts alone; only rollouts that have ended"`
+	MinReward    float64 `query:"min_reward" description:"least reward; a rollout without a reward is not listed"`
+	MaxReward    float64 `query:"max_reward" description:"greatest reward; a rollout without a reward is not listed"`
+	MinTurns     int     `query:"min_turns" minimum:"0" description:"least number of turns of the last attempt; only rollouts that have ended"`
+	MaxTurns     int     `query:"max_turns" minimum:"0" description:"greatest number of turns of the last attempt; only rollouts that have ended"`
+	MinDuration  float64 `query:"min_duration_s" minimum:"0" description:"least time from the start to the end, in seconds; only rollouts that have ended"`
+	MaxDuration  float64 `query:"max_duration_s" minimum:"0" description:"greatest time from the start to the end, in seconds; only rollouts that have ended"`
+	Since        string  `query:"since" description:"earliest start, such as 2026-01-31T12:00:00Z"`
+	Until        string  `query:"until" description:"the start must be before this time"`
+	EndedSince   string  `query:"ended_since" description:"earliest end; only rollouts that have ended"`
+	ModelVersion string  `query:"model_version" description:"version of the weights that the first reply named; only rollouts that have ended"`
+	Outcome      string  `query:"outcome" enum:"completed,agent_failed,agent_timeout,budget_exhausted,aborted,setup_failed,verifier_failed,infra_failed"`
 }
 
 type listRequest struct {

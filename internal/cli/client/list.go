@@ -32,16 +32,17 @@ func (c *Client) List(ctx context.Context, f rollout.Filter) (rollout.Page, erro
 func queryOf(f rollout.Filter) url.Values {
 	q := url.Values{"limit": {strconv.Itoa(f.Limit)}}
 	for name, value := range map[string]string{
-		"status":   f.Status,
-		"q":        f.Query,
-		"task_id":  f.TaskID,
-		"group_id": f.GroupID,
-		"model":    f.Model,
-		"agent":    f.Agent,
-		"endpoint": f.Endpoint,
-		"sort":     f.Sort,
-		"outcome":  string(f.Outcome),
-		"cursor":   f.Cursor,
+		"status":        f.Status,
+		"q":             f.Query,
+		"task_id":       f.TaskID,
+		"group_id":      f.GroupID,
+		"model":         f.Model,
+		"agent":         f.Agent,
+		"endpoint":      f.Endpoint,
+		"model_version": f.ModelVersion,
+		"sort":          f.Sort,
+		"outcome":       string(f.Outcome),
+		"cursor":        f.Cursor,
 
 		"id_prefix": f.IDPrefix,
 		"ids":       strings.Join(f.IDs, ","),
@@ -69,7 +70,7 @@ func queryOf(f rollout.Filter) url.Values {
 		}
 	}
 
-	for name, bound := range map[string]time.Time{"since": f.Since, "until": f.Until} {
+	for name, bound := range map[string]time.Time{"since": f.Since, "until": f.Until, "ended_since": f.EndedSince} {
 		if !bound.IsZero() {
 			q.Set(name, bound.UTC().Format(time.RFC3339Nano))
 		}

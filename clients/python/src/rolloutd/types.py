@@ -499,7 +499,7 @@ class GroupPage:
 class RolloutFilter(TypedDict, total=False):
     """Selects rollouts of a list. `since` and `until` bound the start, as RFC 3339. Rollouts without a reward are in no range of rewards.
 
-    `q`, `agent`, `endpoint`, `sort` and the bounds of turns and durations list only rollouts that have ended.
+    `q`, `agent`, `endpoint`, `sort`, `model_version`, `ended_since` and the bounds of turns and durations list only rollouts that have ended.
     """
 
     status: str  # running or done
@@ -518,6 +518,8 @@ class RolloutFilter(TypedDict, total=False):
     max_duration_s: float
     since: str
     until: str
+    ended_since: str  # bounds the end
+    model_version: str  # of the weights, as the first reply named it
     sort: str  # of a list: a field such as reward; -reward: the greatest first
 
 

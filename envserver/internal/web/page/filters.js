@@ -3,12 +3,13 @@ import { $, el, seconds } from "./dom.js";
 
 // Each filter has one parameter, or a least and a greatest one.
 const filters = [
-  ["status", ["status"]], ["outcome", ["outcome"]], ["task", ["task_id"]], ["group", ["group_id"]], ["agent", ["agent"]], ["model", ["model"]], ["endpoint", ["endpoint"]], ["id", ["id_prefix"]], ["these", ["ids"], (ids) => `${ids.split(",").length} rollouts`],
+  ["status", ["status"]], ["outcome", ["outcome"]], ["task", ["task_id"]], ["group", ["group_id"]], ["agent", ["agent"]], ["model", ["model"]], ["endpoint", ["endpoint"]], ["version", ["model_version"]], ["id", ["id_prefix"]], ["these", ["ids"], (ids) => `${ids.split(",").length} rollouts`],
   ["reward", ["min_reward", "max_reward"]], ["turns", ["min_turns", "max_turns"]], ["time", ["min_duration_s", "max_duration_s"], (s) => seconds(Number(s))],
+  ["ended", ["ended_since"], (time) => "from " + new Date(time).toLocaleString()],
   ["started", ["since", "until"], (time) => new Date(time).toLocaleString()],
 ];
 
-const moments = ["since", "until"]; // the form has local times, the address those of the server
+const moments = ["since", "until", "ended_since"]; // the form has local times, the address those of the server
 
 /** read returns what the form has, without empty fields. */
 export function read() {

@@ -1,6 +1,6 @@
 // Producers and deliveries, for operators.
 import { get, post } from "./api.js";
-import { curves } from "./curves.js";
+import { curves, versions } from "./curves.js";
 import { $, complain, el, facts, link, section, table } from "./dom.js";
 import { groupLink } from "./groups.js";
 import { keep, seldom } from "./keep.js";
@@ -33,7 +33,7 @@ export async function producer(id) {
   const draw = async () => {
     const [state, backlog, counts] = await Promise.all([get(path), get(`deliveries?limit=${maxItems}`), count()]);
     const now = JSON.stringify(counts?.periods);
-    if (now !== drawn && counts) history.replaceChildren(el("h2", {}, "Rollouts over time"), el("p", {}, el("a", { href: listOf() }, "All of them")), curves(counts.periods, listOf));
+    if (now !== drawn && counts) history.replaceChildren(el("h2", {}, "Rollouts over time"), el("p", {}, el("a", { href: listOf() }, "All of them")), curves(counts.periods, listOf), versions(counts.versions, listOf) ?? "");
     drawn = now;
     for (const [button, open] of buttons) button.hidden = !open(state);
     const [summary, ...sections] = standing(state, backlog.deliveries.filter((d) => d.group_id.startsWith(id + "-")));

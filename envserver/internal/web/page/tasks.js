@@ -1,6 +1,6 @@
 // One task: its rollouts over time.
 import { get } from "./api.js";
-import { curves } from "./curves.js";
+import { curves, versions } from "./curves.js";
 import { $, el, facts } from "./dom.js";
 import { keep, seldom } from "./keep.js";
 import { visible } from "./text.js";
@@ -21,6 +21,6 @@ export async function task(id) {
     const passed = counts.periods.reduce((sum, p) => sum + p.passed, 0);
     live.replaceChildren(
       facts([["Ended", counts.rollouts.toLocaleString("en")], ["With a reward", rewarded.toLocaleString("en")], ["Passed", rewarded ? `${passed.toLocaleString("en")} (${Math.round((100 * passed) / rewarded)} %)` : ""], ["Running", counts.running ?? ""]]),
-      el("h2", {}, "Over time"), curves(counts.periods, listOf));
+      el("h2", {}, "Over time"), curves(counts.periods, listOf), versions(counts.versions, listOf) ?? "");
   });
 }
