@@ -230,7 +230,7 @@ func TestPageOverTime(t *testing.T) {
 	b.waitForText("#chips", "ended from")
 	b.run(chromedp.Navigate(r.url + "/web/#/producers/math"))
 	hit("Passed by version")
-	b.waitForText("#chips", "version step-")
+	b.waitForText("#chips", "weights step-")
 	b.waitForText("#total", "20 ended")
 
 	b.run(chromedp.Navigate(r.url + "/web/#/rollouts?task_id=parse-dates-1"))

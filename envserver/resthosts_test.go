@@ -60,7 +60,28 @@ func (f *fakeEndpoints) Endpoints(context.Context) []catalog.Status {
 		vllm.Probe, vllm.Answers = "answers, models: 2", true
 	}
 
-	return []catalog.Status{vllm, {Name: "openai", Probe: "not configured: OPENAI_API_KEY is not set"}}
+	return []catalog.Status{
+		vllm, {Name: "openai", Probe: "not configured: OPENAI_API_KEY is not set"},
+		{Name: "hf_router", URL: "https://router.test/v1", Probe: "answers, models: 1", Answers: true},
+	}
+}
+
+// Load knows the one that answers; the gateway of the other one does not.
+func (f *fakeEndpoints) Load(_ context.Context, name string) (catalog.Load, error) {
+	if name != "vllm" {
+		return catalog.Load{}, fault.New(fault.Unavailable, "gateway: connection refused")
+	}
+
+	return catalog.Load{
+		Version: "step-12", InFlight: 7, Queued: 2, Busy: "no room <yet>", Faults: map[string]int{"lost_tool_call": 3},
+		Audit: &catalog.Audit{
+			Turns: 32, Marked: 1, Skipped: map[string]int{"older weights": 4},
+			Versions: []catalog.AuditedVersion{
+				{Version: "step-11", Turns: 30, Tokens: 4096, MeanAbs: 0.0123, K1: -0.0004, K3: 0.0002},
+				{Version: "step-12", Turns: 2, Tokens: 90, MeanAbs: 0.31, K1: 0.12, K3: 0.1},
+			},
+		},
+	}, nil
 }
 
 // Only operators see where the model endpoints are, and why one does not answer.
@@ -82,6 +103,23 @@ func TestEndpointsOverREST(t *testing.T) {
 	require.Equal(t, map[string]any{
 		"endpoint": "vllm", "model": "Qwen/Qwen3.5-4B", "answers": true, "probe": "answers",
 	}, first(alice))
+}
+
+// Operators see the calls and the audit of an endpoint, or that no gateway tells of it.
+func TestEndpointOverREST(t *testing.T) {
+	t.Parallel()
+
+	r := shared(t)
+	status, _, out := r.do("GET", "/endpoints/vllm", "", "Authorization", alice)
+	require.Equal(t, http.StatusForbidden, status, out)
+
+	status, _, out = r.do("GET", "/endpoints/vllm", "", "Authorization", admin)
+	require.Equal(t, http.StatusOK, status, out)
+	require.EqualValues(t, 7, object(t, out)["in_flight"])
+	require.EqualValues(t, 1, object(t, out)["audit"].(map[string]any)["marked"])
+
+	status, _, out = r.do("GET", "/endpoints/hf_router", "", "Authorization", admin)
+	require.Equal(t, http.StatusServiceUnavailable, status, out)
 }
 
 // Operators list and drain hosts. Clients see none.

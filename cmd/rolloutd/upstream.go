@@ -152,6 +152,10 @@ func printUpstream(w io.Writer, name string, st gatewayapi.UpstreamStatus) {
 	if st.Busy != "" && !st.Paused && st.Busy != st.Unreachable {
 		fmt.Fprintf(w, "new rollouts wait: %s\n", st.Busy)
 	}
+
+	if st.Audit != nil {
+		printAudit(w, "latest audit", *st.Audit)
+	}
 }
 
 // trainerError says how to reach the trainer API of another gateway.

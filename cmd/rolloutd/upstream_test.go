@@ -115,3 +115,21 @@ marked: r.1 turn 3, weights "step-2", mean difference 0.9000
 skipped: 4, older weights
 `, out)
 }
+
+// The state of an endpoint has its latest audit.
+func TestUpstreamShowsItsAudit(t *testing.T) {
+	t.Parallel()
+
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte(`{"in_flight":3,"queued":0,"audit":{"turns":2,"versions":[
+			{"version":"step-2","turns":2,"tokens":9,"mean_abs":0.5,"k1":-0.25,"k3":0.125}]}}`))
+	}))
+	t.Cleanup(srv.Close)
+	vars := map[string]string{"ROLLOUTD_TRAINER_URL": srv.URL, "ROLLOUTD_ENCRYPTION_KEY": strings.Repeat("0", 64)}
+	code, out, said := rolloutd(t.Context(), vars, "upstream", "show", "vllm")
+	require.Zero(t, code, said)
+	require.Equal(t, `vllm: open, 3 calls in flight, 0 waiting
+latest audit: 2 turns scored again, 0 marked
+weights "step-2": 2 turns, 9 tokens, mean difference 0.5000, k1 -0.2500, k3 0.1250
+`, out)
+}

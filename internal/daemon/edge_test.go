@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -228,4 +229,32 @@ func TestClientsSeeThatTheProcessStops(t *testing.T) {
 	var code *websocket.CloseError
 	require.ErrorAs(t, <-closed, &code)
 	require.Equal(t, websocket.CloseServiceRestart, code.Code)
+}
+
+// The edge asks the configured gateway for the calls and the audit of an endpoint, and says that it does not answer.
+func TestTheEdgeAsksTheGateway(t *testing.T) {
+	t.Parallel()
+
+	gateway := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/upstreams/gpu:8000" {
+			w.WriteHeader(http.StatusBadGateway)
+			return
+		}
+
+		_, _ = io.WriteString(w, `{"in_flight":3,"queued":1,"audit":{"turns":9,"marked":[{"route":"r.1"}],"versions":[
+			{"version":"step-2","turns":9,"tokens":80,"mean_abs":0.5,"k1":-0.25,"k3":0.125}]}}`)
+	}))
+	t.Cleanup(gateway.Close)
+
+	c, _ := kept(t)
+	c.Gateway.TrainerURL = gateway.URL
+	serving(t, c, func(address string) {
+		status, body := fetch(t, "GET", "http://"+address+"/endpoints/gpu:8000", "")
+		require.Equal(t, http.StatusOK, status, body)
+		require.JSONEq(t, `{"in_flight":3,"queued":1,"audit":{"turns":9,"marked":1,"versions":[
+			{"version":"step-2","turns":9,"tokens":80,"mean_abs":0.5,"k1":-0.25,"k3":0.125}]}}`, body)
+
+		status, body = fetch(t, "GET", "http://"+address+"/endpoints/vllm", "")
+		require.Equal(t, http.StatusServiceUnavailable, status, body)
+	})
 }

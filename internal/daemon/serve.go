@@ -15,7 +15,6 @@ import (
 
 	"github.com/rolloutd/rolloutd/envserver"
 	"github.com/rolloutd/rolloutd/internal/catalog"
-	"github.com/rolloutd/rolloutd/internal/catalog/probe"
 	"github.com/rolloutd/rolloutd/internal/config"
 	"github.com/rolloutd/rolloutd/internal/daemon/images"
 	"github.com/rolloutd/rolloutd/internal/daemon/tier"
@@ -135,7 +134,7 @@ func (d *Daemon) edge(
 		Deliveries:   knownSinks{engine, d.cfg.Sinks},
 		Producers:    sinkProducers{engine, d.cfg.Sinks},
 		Fleet:        fleet,
-		Endpoints:    probe.NewShared(d.modelLookup, func(name string) string { return d.cfg.ModelEnv[name] }),
+		Endpoints:    d.endpoints(),
 		TaskSets:     d.taskSets(),
 		Episodes:     rollouts.NewEpisodes(engine, d.key.Token(episode.TokenPurpose)),
 		Uploads:      d.uploads(),

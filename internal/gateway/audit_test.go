@@ -250,6 +250,10 @@ func TestAuditOfAHealthyEndpoint(t *testing.T) {
 	latest, err := a.trainer.LatestAudit(t.Context(), a.route.Model.Upstream())
 	require.NoError(t, err)
 	require.Equal(t, report, latest)
+
+	status, err := a.trainer.Upstream(t.Context(), a.route.Model.Upstream())
+	require.NoError(t, err)
+	require.Equal(t, &report, status.Audit)
 }
 
 // What cannot be compared is skipped with a reason.

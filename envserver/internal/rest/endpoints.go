@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/go-chi/chi/v5"
+
 	"github.com/rolloutd/rolloutd/envserver/internal/access"
 	"github.com/rolloutd/rolloutd/envserver/internal/api"
 	"github.com/rolloutd/rolloutd/envserver/internal/httpio"
@@ -17,6 +19,13 @@ const endpointTag = "Endpoints"
 type Endpoints interface {
 	// Endpoints probes them.
 	Endpoints(ctx context.Context) []catalog.Status
+
+	// Load asks the gateway; fault.Unavailable: it does not answer, and fault.NotFound: there is no such endpoint.
+	Load(ctx context.Context, name string) (catalog.Load, error)
+}
+
+type endpointRequest struct {
+	Name string `path:"name" description:"name of the endpoint, or its host and port"`
 }
 
 // endpointList is the answer to list_endpoints.
@@ -37,6 +46,14 @@ func (a *API) endpointRoutes() []api.Route {
 			Answers: endpointList{},
 			Refuses: api.EngineErrors(),
 		}),
+		api.Get("/endpoints/{name}", operators(a.getEndpoint), &api.Operation{
+			ID:      "get_endpoint",
+			Tag:     endpointTag,
+			Summary: "Get what the gateway knows of an endpoint: its calls and the latest audit (operators only). 503 if no gateway answers",
+			Reads:   endpointRequest{},
+			Answers: catalog.Load{},
+			Refuses: api.EngineErrors(http.StatusForbidden, http.StatusNotFound),
+		}),
 	}
 }
 
@@ -54,4 +71,9 @@ func (a *API) listEndpoints(w http.ResponseWriter, r *http.Request) {
 	}
 
 	httpio.WriteJSON(w, http.StatusOK, endpointList{all})
+}
+
+func (a *API) getEndpoint(w http.ResponseWriter, r *http.Request) {
+	load, err := a.Endpoints.Load(r.Context(), chi.URLParam(r, "name"))
+	answerWith(w, load, err)
 }

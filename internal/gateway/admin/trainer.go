@@ -18,13 +18,21 @@ const (
 	clearTime = 10 * time.Second
 )
 
+// getUpstream returns the status of an upstream with its latest audit.
 func (a *API) getUpstream(w http.ResponseWriter, req *http.Request) error {
-	g, err := a.gateway.Upstreams().Named(req.PathValue("name"), func(*limits.Admission) {})
+	name := req.PathValue("name")
+
+	g, err := a.gateway.Upstreams().Named(name, func(*limits.Admission) {})
 	if err != nil {
 		return err
 	}
 
-	return upstreamStatus(w, g)
+	status := g.Status()
+	if report, err := a.gateway.LatestAudit(name); err == nil {
+		status.Audit = &report
+	}
+
+	return encode(w, status)
 }
 
 // resumeUpstream ends a pause. The request may name the weights of later calls.

@@ -231,6 +231,9 @@ type UpstreamStatus struct {
 
 	// why new rollouts wait; absent: they do not
 	Busy string `json:"busy,omitempty"`
+
+	// Audit is what the latest audit found, in the answer to GET; absent: there is none since the gateway began.
+	Audit *AuditReport `json:"audit,omitempty"`
 }
 
 // PauseRequest is the body of POST /upstreams/{name}/pause and drain.

@@ -3,7 +3,7 @@ import { $, el, seconds } from "./dom.js";
 
 // Each filter has one parameter, or a least and a greatest one.
 const filters = [
-  ["status", ["status"]], ["outcome", ["outcome"]], ["task", ["task_id"]], ["group", ["group_id"]], ["agent", ["agent"]], ["model", ["model"]], ["endpoint", ["endpoint"]], ["version", ["model_version"]], ["id", ["id_prefix"]], ["these", ["ids"], (ids) => `${ids.split(",").length} rollouts`],
+  ["status", ["status"]], ["outcome", ["outcome"]], ["task", ["task_id"]], ["group", ["group_id"]], ["agent", ["agent"]], ["model", ["model"]], ["endpoint", ["endpoint"]], ["weights", ["model_version"]], ["id", ["id_prefix"]], ["these", ["ids"], (ids) => `${ids.split(",").length} rollouts`],
   ["reward", ["min_reward", "max_reward"]], ["turns", ["min_turns", "max_turns"]], ["time", ["min_duration_s", "max_duration_s"], (s) => seconds(Number(s))],
   ["ended", ["ended_since"], (time) => "from " + new Date(time).toLocaleString()],
   ["started", ["since", "until"], (time) => new Date(time).toLocaleString()],
