@@ -13,7 +13,7 @@ from routed import LAYERS, TOP_K, row_of, with_rows
 
 from rolloutd import InvalidError, ProtocolError, RoutedExperts, Sequence
 from rolloutd.aio import AsyncClient
-from rolloutd.trainers import Limits, fit, skyrl, slime, trained, verl
+from rolloutd.trainers import Limits, Record, fit, prime_rl, skyrl, slime, trained, verifiers, verl
 from rolloutd.trainers.experts import Shape, expert_rows, routed, unrouted, with_experts
 
 pytest.importorskip("numpy", reason="numpy is not installed")
@@ -67,6 +67,39 @@ def test_a_file_that_lacks_rows_is_refused(change: dict[str, Any], error: str) -
     broken = replace(experts, parts=(*experts.parts[:-1], replace(experts.parts[-1], **change)))
     with pytest.raises(ProtocolError, match=error):
         expert_rows(replace(sequence, routed_experts=broken), ROUTER)
+
+
+def shaped(sequence: Sequence) -> Sequence:
+    """As from an engine that names the shape of its router."""
+    assert sequence.routed_experts is not None
+    return replace(sequence, routed_experts=replace(sequence.routed_experts, layers=LAYERS, top_k=TOP_K))
+
+
+def test_each_token_of_a_node_and_of_a_sample_has_a_row() -> None:
+    for record in with_rows(recorded()):
+        whole = replace(record, sequences=tuple(map(shaped, record.sequences)))
+        expected = []
+        for sequence in record.sequences:
+            rows = [row_of(sequence.token_ids[: i + 1]) for i in range(len(sequence.token_ids) - 1)]
+            expected.append([*rows, rows[-1]])
+        nodes = verifiers.trace(whole)["nodes"]
+        assert [len(node["routed_experts"]) for node in nodes] == [len(node["token_ids"]) for node in nodes]
+        assert [row for node in nodes for row in node["routed_experts"].tolist()] == [row for rows in expected for row in rows]
+
+        for sample in prime_rl.training_samples(whole, "env"):
+            found = sample["routed_experts"]
+            assert (found["shape"], found["dtype"]) == ([len(sample["token_ids"]), LAYERS, TOP_K], "uint8")
+            assert len(found["data"]) == len(sample["token_ids"]) * LAYERS * TOP_K
+
+
+@pytest.mark.parametrize("change", [{"missing": "turn 2: none", "rows": 2}, {"layers": 0, "top_k": 0}])
+def test_nodes_have_no_part_of_the_rows(change: dict[str, Any]) -> None:
+    sequence = shaped(sequences()[0])
+    assert sequence.routed_experts is not None
+    lacking = replace(sequence, routed_experts=replace(sequence.routed_experts, **change))
+    record = Record("r", "", "", "completed", 1.0, (lacking,))
+    assert all("routed_experts" not in node for node in verifiers.trace(record)["nodes"])
+    assert "routed_experts" not in prime_rl.training_samples(record, "env")[0]
 
 
 def test_a_file_is_read_once(server: Server) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from recorded import Pairs, pairs_of, recorded
 from pictured import png, record_of, with_data
+from recorded import Pairs, pairs_of, recorded
 from routed import LAYERS, TOP_K, row_of, with_rows
 
 from rolloutd.trainers import Record, agentlightning, longest, nemo_gym, skyrl, tinker, trained, verifiers, verl
@@ -107,6 +108,22 @@ def test_verifiers_trains_on_the_branches() -> None:
         if not trace.has_error:
             assert trace.reward == record.reward
     assert pairs == pairs_of(RECORDS)
+
+
+def test_verifiers_takes_routed_experts() -> None:
+    vf = pytest.importorskip("verifiers.v1", reason="verifiers is not installed")
+    from verifiers.v1.configs.agent import WireAgentConfig
+    from verifiers.v1.task import WireTaskData
+    from verifiers.v1.trace import AgentInfo, TraceTask
+
+    for record in with_rows(recorded()):
+        shaped = tuple(replace(s, routed_experts=replace(s.routed_experts, layers=LAYERS, top_k=TOP_K)) for s in record.sequences if s.routed_experts)
+        task = TraceTask(type="Task", data=WireTaskData(prompt="p"))
+        fields = verifiers.trace(replace(record, sequences=shaped))
+        trace = vf.Trace.model_validate({**fields, "task": task, "agent": AgentInfo(config=WireAgentConfig())})
+        for branch, sequence in zip(trace.branches, shaped, strict=True):
+            rows = [row_of(sequence.token_ids[: i + 1]) for i in range(len(sequence.token_ids) - 1)]
+            assert branch.routed_experts.tolist() == [*rows, rows[-1]]
 
 
 def test_nemo_gym_parses_the_answer() -> None:

@@ -61,6 +61,19 @@ def expert_rows(sequence: Sequence, router: Shape = Shape()) -> Any:
     return rows.reshape(experts.rows, *shape)[: len(sequence.token_ids) - 1]
 
 
+def token_rows(sequence: Sequence) -> Any:
+    """An array [tokens, layers, top_k] of uint8 or uint16, as verifiers makes it, where each token has a row; None where the sequence lacks rows or a shape.
+
+    No engine has processed the last token, whose row repeats the one before.
+    """
+    import numpy
+
+    if sequence.routed_experts is None or not sequence.routed_experts.layers or unrouted(sequence):
+        return None
+    rows = expert_rows(sequence)
+    return numpy.concatenate([rows, rows[-1:]]).astype(numpy.uint8 if rows.max() < 256 else numpy.uint16)
+
+
 async def with_experts(client: AsyncClient, sequences: Iterable[Sequence]) -> list[Sequence]:
     """The sequences with the files of their routed experts, where there are any. Each file is read once."""
     files: dict[str, bytes] = {}

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from ..types import Sequence
+from .experts import token_rows
 from .record import Record
 from .rules import token_logprobs, trained
 
 
-class TrainingSample(TypedDict):
+class Replayed(TypedDict, total=False):
+    """What a sample has for the replay of the router."""
+
+    routed_experts: dict[str, Any]  # data, shape and dtype of an array [tokens, layers, top_k]
+
+
+class TrainingSample(Replayed):
     """The fields of a TrainingSample that a rollout determines. The lists have one value for each token."""
 
     token_ids: list[int]
@@ -20,7 +27,10 @@ class TrainingSample(TypedDict):
 
 
 def training_samples(record: Record, env_name: str, temperature: float = 1.0) -> list[TrainingSample]:
-    """A sample for each sequence to train on; none without a reward. `temperature` is that of replies whose request named none."""
+    """A sample for each sequence to train on; none without a reward. `temperature` is that of replies whose request named none.
+
+    Samples have routed experts where all tokens have them, in a shape that the endpoint names.
+    """
     return [
         TrainingSample(
             token_ids=sequence.token_ids,
@@ -28,9 +38,15 @@ def training_samples(record: Record, env_name: str, temperature: float = 1.0) ->
             logprobs=token_logprobs(sequence),
             temperatures=_temperatures(sequence, temperature),
             env_name=env_name,
+            **_replayed(sequence),
         )
         for sequence in trained(record)
     ]
+
+
+def _replayed(sequence: Sequence) -> Replayed:
+    rows = token_rows(sequence)
+    return Replayed() if rows is None else Replayed(routed_experts={"data": rows.tobytes(), "shape": list(rows.shape), "dtype": str(rows.dtype)})
 
 
 def _temperatures(sequence: Sequence, default: float) -> list[float]:

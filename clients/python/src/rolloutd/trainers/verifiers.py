@@ -5,11 +5,18 @@ from __future__ import annotations
 from typing import Any, TypedDict
 
 from ..types import Sequence, Span
+from .experts import token_rows
 from .record import Record
 from .rules import named_rewards, unseen, untrained, version_range
 
 
-class Node(TypedDict):
+class Replayed(TypedDict, total=False):
+    """What a node has for the replay of the router."""
+
+    routed_experts: Any  # an array of numpy [tokens, layers, top_k]
+
+
+class Node(Replayed):
     """A message and the tokens that it adds. `logprobs` has one value for each True of the mask."""
 
     parent: int | None
@@ -38,7 +45,8 @@ class Trace(TypedDict):
 def trace(record: Record, *, needs_tokens: bool = True) -> Trace:
     """Each sequence is a branch of its own: a node for what comes before a reply, and one for the reply.
 
-    Messages have no text, because the trainer reads tokens. Without a reward, the trace has the reward None and an error, for which the trainer
+    Messages have no text, because the trainer reads tokens. Nodes have routed experts where all tokens of their sequence have them, in a shape that the
+    endpoint names. Without a reward, the trace has the reward None and an error, for which the trainer
     leaves it out; and so without tokens to train on, unless an evaluation does not need them. `info["policy"]` has the oldest and the newest version
     of the weights, where they are known, `info["rewards"]` the rewards by name, and `info["turn_rewards"]` those of turns, by the indices of their nodes.
     """
@@ -76,7 +84,7 @@ def _turn_rewards(sequences: list[Sequence], calls: list[dict[str, Any]]) -> dic
 
 
 def _add(nodes: list[Node], calls: list[dict[str, Any]], sequence: Sequence) -> None:
-    parent, end = None, 0
+    parent, end, first = None, 0, len(nodes)
     for span in sequence.spans:
         before = sequence.token_ids[end : span.start]
         if before:
@@ -92,6 +100,10 @@ def _add(nodes: list[Node], calls: list[dict[str, Any]], sequence: Sequence) -> 
                 "usage": {"prompt_tokens": span.start, "completion_tokens": span.stop - span.start},
             }
         )
+
+    if (rows := token_rows(sequence)) is not None:
+        for node in nodes[first:]:
+            node["routed_experts"], rows = rows[: len(node["token_ids"])], rows[len(node["token_ids"]) :]
 
 
 def _reply(parent: int | None, sequence: Sequence, span: Span) -> Node:
