@@ -117,6 +117,17 @@ func TestPageInABrowser(t *testing.T) {
 	b.waitForText("#name", "opencode_env")
 	b.eventually(`document.title === "Playground – rolloutd"`)
 	b.waitForText("#readme", "README")
+
+	example := func(name, begins string) {
+		b.eventually(`((choice) => {
+			if (![...choice.options].some((o) => o.value === "` + name + `")) return false;
+			choice.value = "` + name + `";
+			choice.dispatchEvent(new Event("change"));
+			return document.querySelector("#field-instruction").value.slice(0, 11) === "` + begins + `";
+		})(document.querySelector("#example"))`)
+	}
+	example("fizzbuzz", "fizzbuzz.sh")
+	example("", "")
 	b.run(chromedp.SendKeys("#field-instruction", "do <b>it</b>"), chromedp.SendKeys("#field-endpoint", "vllm\r"))
 	b.waitForText("#status", "completed, reward 0.5")
 	b.waitForText("#raw", `"größe.txt": "<ok> & done"`)
@@ -192,7 +203,9 @@ func TestPageOfTheForm(t *testing.T) {
 	value := func(name string) string { return `document.querySelector("#run-fields [name='` + name + `']").value` }
 
 	b.run(chromedp.Navigate(r.url + "/web/"))
-	set("#preset", "small")
+	set("#preset", "example:binary_search")
+	b.eventually(value("instruction") + `.startsWith("Write binary_search.py") && location.hash === "#/run?example=binary_search"`)
+	set("#preset", "task_set:small")
 	b.eventually(`[...document.querySelectorAll("#preset-tasks option")].map((o) => o.value).join() === "hello,other"`)
 	set("#preset-task", "hello")
 	b.eventually(value("instruction") + ` === "Write <b>hello.py</b>."`)

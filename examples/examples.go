@@ -1,9 +1,13 @@
-// Package examples has the example task of `rolloutd-dev --demo`, which a binary without this repository runs.
+// Package examples has the example tasks, for binaries without this repository: those of the page's form, and the one of
+// `rolloutd-dev --demo`.
 package examples
 
-import _ "embed"
+import "embed"
 
-// BinarySearch is a task file. The scripted model solves it.
+// Tasks are task files in YAML. The scripted model solves them.
 //
-//go:embed binary_search.yaml
-var BinarySearch string
+//go:embed *.yaml
+var Tasks embed.FS
+
+// Demo is the file of Tasks that `rolloutd-dev --demo` runs.
+const Demo = "binary_search.yaml"

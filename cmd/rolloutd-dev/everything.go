@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"strings"
 	"syscall"
 	"time"
 
@@ -145,7 +144,14 @@ func readDemo(demo bool, args []string) (*taskset.Task, error) {
 	}
 
 	if len(args) == 0 {
-		task, err := taskset.ReadYAML(strings.NewReader(examples.BinarySearch))
+		file, err := examples.Tasks.Open(examples.Demo)
+		if err != nil {
+			return nil, err
+		}
+		defer file.Close()
+
+		task, err := taskset.ReadYAML(file)
+
 		return &task, err
 	}
 

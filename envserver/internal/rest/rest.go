@@ -163,6 +163,7 @@ func (a *API) Routes() []api.Route {
 		},
 		a.endpointRoutes(),
 		a.taskSetRoutes(),
+		a.exampleRoutes(),
 		a.turnRoutes(),
 		a.groupRoutes(),
 		a.deliveryRoutes(),

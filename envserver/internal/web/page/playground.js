@@ -13,18 +13,22 @@ export async function playground() {
   $("description").textContent = about.description;
   show("readme", about.readme_content !== null);
   $("readme").querySelector("pre").textContent = about.readme_content ?? "";
-  const all = await tools();
-  let read;
+  const [all, ready] = await Promise.all([tools(), examples()]);
+  let form;
   const choose = () => {
     $("fields").replaceChildren();
-    read = fields($("fields"), all.find((t) => t.name === $("tool").value).inputSchema).read;
+    form = fields($("fields"), all.find((t) => t.name === $("tool").value).inputSchema);
+    $("example").value = "";
+    show("example-field", runs($("tool").value));
   };
   $("tool").replaceChildren(...all.map(({ name }) => el("option", { selected: name === "run_rollout" }, name)));
   $("tool").onchange = choose;
+  $("example").replaceChildren(el("option", { value: "" }, "an empty form"), ...ready.map(({ name }) => el("option", { value: name }, "the example " + name)));
+  $("example").onchange = () => form.fill(ready.find(({ name }) => name === $("example").value)?.arguments ?? {});
   choose();
   $("step").onsubmit = (event) => {
     event.preventDefault();
-    act(event.submitter, () => step($("tool").value, read()));
+    act(event.submitter, () => step($("tool").value, form.read()));
   };
   $("reset").onclick = (event) => act(event.target, () => reset());
   $("state").onclick = (event) => act(event.target, () => state());
@@ -32,6 +36,11 @@ export async function playground() {
 
 /** tools asks for the tools of the environment, each with the schema of its arguments. */
 export const tools = async () => (await post("mcp", { jsonrpc: "2.0", id: 1, method: "tools/list" })).result.tools;
+
+/** examples asks for the example tasks, each with its arguments. */
+export const examples = () => get("examples").then((list) => list.examples, () => []);
+
+const runs = (tool) => ["run_rollout", "start_rollout"].includes(tool);
 
 /** act runs one request of a button at a time, and shows its error. */
 async function act(button, request) {
@@ -61,9 +70,9 @@ async function state() {
 }
 
 async function step(tool, args) {
-  const runs = ["run_rollout", "start_rollout"].includes(tool);
-  if (runs) args.rollout_id ??= "web-" + random();
-  const what = runs ? el("a", { href: "#/rollouts/" + encodeURIComponent(args.rollout_id) }, args.rollout_id) : tool;
+  const starts = runs(tool);
+  if (starts) args.rollout_id ??= "web-" + random();
+  const what = starts ? el("a", { href: "#/rollouts/" + encodeURIComponent(args.rollout_id) }, args.rollout_id) : tool;
   $("status").replaceChildren("Running ", what, " …");
   const answer = await post("web/step", { action: { type: "call_tool", tool_name: tool, arguments: args } });
   const { error, result } = answer.observation;

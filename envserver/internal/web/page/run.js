@@ -1,11 +1,12 @@
-// The form that starts a rollout: empty, with a task of a set, or like another rollout.
+// The form that starts a rollout: empty, with an example, with a task of a set, or like another rollout.
 import { get, post } from "./api.js";
 import { $, complain, el, show } from "./dom.js";
 import { choice, endpoints } from "./endpoints.js";
 import { blame, fields, forgive } from "./form.js";
-import { tools } from "./playground.js";
+import { examples, tools } from "./playground.js";
 import { visible } from "./text.js";
 
+let given = []; // the examples
 let form = null; // made once, so that its inputs are kept while another page is shown
 let filled = ""; // the preset with which it was filled
 
@@ -20,12 +21,17 @@ export async function run(query) {
 }
 
 async function make() {
-  const [all, known, sets] = await Promise.all([tools(), endpoints(), get("task_sets").then((list) => list.task_sets, () => [])]);
+  const [all, known, ready, sets] = await Promise.all([tools(), endpoints(), examples(), get("task_sets").then((list) => list.task_sets, () => [])]);
   const schema = all.find((t) => t.name === "start_rollout").inputSchema;
   const made = fields($("run-fields"), schema, { prefix: "run-", own: known ? { endpoint: choice(known) } : {} });
-  $("preset").replaceChildren(el("option", { value: "" }, "an empty form"), el("option", { value: "like", hidden: true }, "another rollout"), ...sets.map((name) => el("option", { value: name }, "a task of " + name)));
-  $("preset").onchange = () => open({ task_set: $("preset").value });
-  $("preset-task").onchange = () => open({ task_set: $("preset").value, task: $("preset-task").value });
+  given = ready;
+  const option = (kind) => (name) => el("option", { value: kind + ":" + name }, kind === "example" ? "the example " + name : "a task of " + name);
+  $("preset").replaceChildren(el("option", { value: "" }, "an empty form"), el("option", { value: "like", hidden: true }, "another rollout"), ...given.map(({ name }) => name).map(option("example")), ...sets.map(option("task_set")));
+  $("preset").onchange = () => {
+    const [, kind, name] = /^(\w*):?(.*)$/.exec($("preset").value);
+    open({ [kind]: name });
+  };
+  $("preset-task").onchange = () => open({ task_set: $("preset").value.slice("task_set:".length), task: $("preset-task").value });
   $("run-form").onsubmit = (event) => {
     event.preventDefault();
     start(event.submitter, made);
@@ -46,7 +52,7 @@ function open(preset) {
 }
 
 async function fill(query) {
-  const [like, set, task] = ["like", "task_set", "task"].map((name) => query.get(name));
+  const [like, set, task, example] = ["like", "task_set", "task", "example"].map((name) => query.get(name));
   show("preset-task-field", Boolean(set));
   if (set) await choose(set, task ?? "");
   if (like) {
@@ -54,6 +60,10 @@ async function fill(query) {
     form.fill(args);
     $("preset").value = "like";
     note("Filled like ", el("a", { href: "#/rollouts/" + encodeURIComponent(like) }, like), ". ", missing ? `The form does not have its ${missing.join(", ").replaceAll("_", " ")}: Run again on its page keeps them.` : "");
+  } else if (example) {
+    form.fill(given.find(({ name }) => name === example)?.arguments ?? {});
+    $("preset").value = "example:" + example;
+    note("Filled with an example, which names no endpoint: choose one below.");
   } else if (task) {
     form.fill(await get(`task_sets/${encodeURIComponent(set)}/arguments?` + new URLSearchParams({ task })));
     note(`Filled with the task ${visible(task)}. A task names no endpoint: choose one below.`);
@@ -62,7 +72,7 @@ async function fill(query) {
 
 // choose shows the tasks of a set.
 async function choose(set, task) {
-  $("preset").value = set;
+  $("preset").value = "task_set:" + set;
   $("preset-task").value = task;
   const { tasks } = await get(`task_sets/${encodeURIComponent(set)}`);
   $("preset-tasks").replaceChildren(...tasks.map((name) => el("option", { value: name })));
