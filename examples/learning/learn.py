@@ -161,7 +161,7 @@ class Run:
         return command, {"ROLLOUTD_TRAINER_URL": gateway, "ROLLOUTD_TRAINER_TOKEN": TOKEN}
 
     def _await_server(self) -> None:
-        client = Client(f"http://127.0.0.1:{self.ports['server']}", retry_s=60)
+        client = Client(f"http://127.0.0.1:{self.ports['server']}", retry_s=600)
         try:
             client.rollouts.page(limit=1)
         except RolloutdError as err:
