@@ -212,6 +212,8 @@ func (s *Server) serveStandard(
 		r.Header.Set("Content-Type", "application/json")
 	}
 
+	w, body = splice.KeepID(w, body, head.ID)
+
 	r.Body = io.NopCloser(io.MultiReader(bytes.NewReader(body), atEnd(release)))
 	if form.events {
 		handler.ServeHTTP(splice.With(w, r))
