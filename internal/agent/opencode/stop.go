@@ -13,8 +13,9 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// interruptTimeout bounds the requests to OpenCode during a stop.
-const interruptTimeout = 3 * time.Second
+// interruptTimeout bounds the requests to OpenCode during a stop. On a busy host it needs seconds for an answer, and
+// without one the transcript is lost.
+const interruptTimeout = 10 * time.Second
 
 // Stop implements agent.Run.
 func (r *run) Stop(ctx context.Context) error {

@@ -79,7 +79,7 @@ while (accept(C, S)) { print C "from db\n"; close C }`
 	_, err = service.Start(t.Context(), "service", wire.Process{Argv: []string{"perl", "-e", serve}})
 	require.NoError(t, err)
 
-	out, code := bash(t, main, "get", "for _ in {1..100}; do cat < /dev/tcp/db/80 2> /dev/null && exit; sleep 0.1; done; exit 1")
+	out, code := bash(t, main, "get", "for _ in {1..100}; do cat 2> /dev/null < /dev/tcp/db/80 && exit; sleep 0.1; done; exit 1")
 	require.Zero(t, code, out)
 	require.Equal(t, "from db", out)
 

@@ -66,10 +66,11 @@ def token_rows(sequence: Sequence) -> Any:
 
     No engine has processed the last token, whose row repeats the one before.
     """
-    import numpy
-
     if sequence.routed_experts is None or not sequence.routed_experts.layers or unrouted(sequence):
         return None
+
+    import numpy
+
     rows = expert_rows(sequence)
     return numpy.concatenate([rows, rows[-1:]]).astype(numpy.uint8 if rows.max() < 256 else numpy.uint16)
 
