@@ -161,11 +161,13 @@ class Run:
         return command, {"ROLLOUTD_TRAINER_URL": gateway, "ROLLOUTD_TRAINER_TOKEN": TOKEN}
 
     def _await_server(self) -> None:
-        client = Client(f"http://127.0.0.1:{self.ports['server']}", retry_s=600)
-        try:
-            client.rollouts.page(limit=1)
-        except RolloutdError as err:
-            raise SystemExit(f"the server does not answer ({err}): see {self.args.folder}/server.log") from err
+        client = Client(f"http://127.0.0.1:{self.ports['server']}", retry_s=1)
+        while self.processes["server"].poll() is None:
+            with suppress(RolloutdError):
+                client.rollouts.page(limit=1)
+                return
+
+        raise SystemExit(f"the server ended: see {self.args.folder}/server.log")
 
 
 if __name__ == "__main__":
