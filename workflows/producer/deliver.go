@@ -29,9 +29,10 @@ const (
 
 	statusTry     = 30 * time.Second
 	statusTimeout = 2 * time.Minute
-	// Bounds of the pause between two requests for the sink's status, which grows while the status does not change.
+	// Bounds of the pause between two requests for the sink's status. A trainer that has used a batch waits at most so long
+	// for the next one to begin.
 	leastWait = time.Second
-	mostWait  = 30 * time.Second
+	mostWait  = 10 * time.Second
 
 	closeTimeout = 2 * time.Minute
 
@@ -146,8 +147,8 @@ func (p *run) count(d rollout.Delivery, err error) {
 	p.step()
 }
 
-// watchSink requests the sink's status while it could let a group start. The pause grows while the status
-// does not change.
+// watchSink requests the sink's status while it could let a group start. The pause grows while the status does not change
+// and nothing is delivered: a trainer that takes all that comes leaves the same room at each look.
 func (p *run) watchSink(ctx workflow.Context) {
 	wait := leastWait
 
@@ -176,7 +177,7 @@ func (p *run) watchSink(ctx workflow.Context) {
 		p.changed = true
 
 		wait = min(2*wait, mostWait)
-		if !known || p.hasStatus && before != p.status {
+		if !known || since > 0 || p.hasStatus && before != p.status {
 			wait = leastWait
 		}
 

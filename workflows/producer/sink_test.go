@@ -74,6 +74,37 @@ func maxTime(a, b time.Time) time.Time {
 	return b
 }
 
+// A trainer that takes groups as fast as they come waits seconds for the next ones, although its queue has the same room at
+// each look.
+func TestFastTrainerWaitsForSeconds(t *testing.T) {
+	t.Parallel()
+
+	const steps, room = 10, 4
+
+	w := newTestEnv(t)
+	waiting, full := 0, time.Time{}
+	w.status = func() (delivery.Status, error) {
+		if waiting == room && w.env.Now().Sub(full) >= 2*time.Second {
+			waiting = 0
+		}
+
+		return delivery.Status{Ready: true, Room: room - waiting}, nil
+	}
+	deliver := w.delivery
+	w.delivery = func(d rollout.DeliverySpec) (rollout.Delivery, error) {
+		if waiting++; waiting == room {
+			full = w.env.Now()
+		}
+
+		return deliver(d)
+	}
+
+	begin := w.env.Now()
+	s := w.run(t, spec(steps*room, 4, 64))
+	require.Equal(t, int64(steps*room), s.Counts.Delivered)
+	require.Less(t, w.env.Now().Sub(begin), steps*10*time.Second)
+}
+
 // A slow trainer's queue never exceeds the off-policy bound, and no group is discarded because of the bound.
 func TestOffpolicyBound(t *testing.T) {
 	t.Parallel()
