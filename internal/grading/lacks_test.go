@@ -13,7 +13,7 @@ func TestLackLines(t *testing.T) {
 	t.Parallel()
 
 	for line, want := range map[string]string{
-		"curl: (6) Could not resolve host: example.org":                                                     "network",
+		"curl: (6) Could not resolve host: example.org":                                                  "network",
 		"E   urllib.error.URLError: <urlopen error [Errno -3] Temporary failure in name resolution>":     "network",
 		"Error: getaddrinfo ENOTFOUND registry.example.org":                                              "network",
 		"dial tcp: lookup proxy.example.org: no such host":                                               "network",
