@@ -658,6 +658,38 @@ func TestPeriodsOfCounts(t *testing.T) {
 	}
 }
 
+// A rollout has no slot between two attempts.
+func TestCourseOfTwoAttempts(t *testing.T) {
+	t.Parallel()
+
+	d := newDeployment(t)
+	at := func(n int) time.Time { return began.Add(time.Duration(n) * 20 * time.Minute) }
+
+	r := result("r", 0)
+	r.Attempts = []rollout.Attempt{{Number: 1, StartedAt: at(0), EndedAt: at(1)}, {Number: 2, StartedAt: at(1), EndedAt: at(3)}}
+	r.Phases = []rollout.PhaseTiming{
+		{Phase: rollout.PhaseAgent, Attempt: 1, Start: at(0), End: new(at(1))},
+		{Phase: rollout.PhaseQueued, Attempt: 2, Start: at(1), End: new(at(2))},
+		{Phase: rollout.PhaseAgent, Attempt: 2, Start: at(2), End: new(at(3))},
+	}
+	d.end(r)
+	require.NoError(t, d.index.Update(t.Context()))
+
+	got, err := d.index.Counts(t.Context(), rollout.Filter{})
+	require.NoError(t, err)
+
+	var queued, running float64
+
+	for _, p := range got.Periods {
+		minutes := p.End.Sub(p.Start).Minutes()
+		queued += p.Queued * minutes
+		running += p.Running * minutes
+	}
+
+	require.InDelta(t, 20, queued, 1e-6)
+	require.InDelta(t, 40, running, 1e-6)
+}
+
 // Rollouts over time: how many wait and how many run, and by which weights.
 func TestCoursesOfCounts(t *testing.T) {
 	t.Parallel()

@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"encoding/base64"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rolloutd/rolloutd/internal/gateway/dialect/images"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/trajectory"
 )
@@ -85,4 +87,19 @@ func TestLostImage(t *testing.T) {
 	require.Equal(t, []string{"image 1 of the prompt, in message 1, is lost: the request has only its URL"}, turn.Flaws)
 	require.NotContains(t, turn.LossMask, byte(1))
 	require.Equal(t, rollout.ImageRef{Message: 1, Missing: "the request has only its URL"}, turn.ImageRefs[1])
+}
+
+// A turn with more images than are kept is not trained on.
+func TestMoreImagesThanAreKept(t *testing.T) {
+	t.Parallel()
+
+	l := openLog(t)
+	r := turnRecord(1, "a")
+	r.Request = imageRequest(slices.Repeat([]string{dataURL("cat")}, images.Max+1)...)
+	require.NoError(t, l.Append(r))
+	require.NoError(t, l.Delivered(1))
+
+	turn := turnsOf(t, l)[0]
+	require.False(t, turn.Train)
+	require.Equal(t, []string{"the prompt has 1025 images, of which only 1024 are kept"}, turn.Flaws)
 }

@@ -102,7 +102,7 @@ func TestFastTrainerWaitsForSeconds(t *testing.T) {
 	begin := w.env.Now()
 	s := w.run(t, spec(steps*room, 4, 64))
 	require.Equal(t, int64(steps*room), s.Counts.Delivered)
-	require.Less(t, w.env.Now().Sub(begin), steps*10*time.Second)
+	require.Less(t, w.env.Now().Sub(begin), steps*6*time.Second)
 }
 
 // A slow trainer's queue never exceeds the off-policy bound, and no group is discarded because of the bound.

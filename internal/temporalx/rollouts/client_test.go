@@ -188,6 +188,7 @@ func TestErrorsOfTemporal(t *testing.T) {
 		f.down = c.err
 		_, err := rc.Start(t.Context(), spec("r1"))
 		require.Equal(t, c.want, fault.KindOf(err))
+		require.Equal(t, c.want == fault.Unavailable, strings.Contains(err.Error(), "Temporal does not answer"))
 		_, err = rc.State(t.Context(), "r1")
 		require.Equal(t, c.want, fault.KindOf(err))
 		_, err = rc.Abort(t.Context(), "r1", "")
