@@ -369,7 +369,7 @@ func (a *Activities) keepServices(ctx context.Context, b Backend, t Target, main
 		case fault.Is(err, fault.OutOfMemory):
 		default:
 			release()
-			return nil, fmt.Errorf("service %q: %w", strings.Split(t.Services, ",")[i], err)
+			return nil, serviceError(strings.Split(t.Services, ",")[i], err)
 		}
 	}
 
@@ -402,7 +402,7 @@ func (a *Activities) recordServices(ctx context.Context, t Target) error {
 		}
 
 		if err != nil {
-			lost = append(lost, fmt.Errorf("service %q: %w", name, err))
+			lost = append(lost, serviceError(name, err))
 			state.Log = err.Error()
 		}
 

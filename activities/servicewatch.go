@@ -101,9 +101,18 @@ func (a *Activities) checkServices(ctx context.Context, b Backend, t Target, mai
 	for i, id := range t.ServiceIDs(main) {
 		_, err := b.Attach(ctx, id)
 		if err = b.OfMemory(ctx, id, err); err != nil && !fault.Is(err, fault.OutOfMemory) {
-			return fmt.Errorf("service %q: %w", strings.Split(t.Services, ",")[i], err)
+			return serviceError(strings.Split(t.Services, ",")[i], err)
 		}
 	}
 
 	return nil
+}
+
+// serviceError names the service in an error of its sandbox.
+func serviceError(name string, err error) error {
+	if fault.Is(err, fault.SandboxLost) {
+		return fault.Wrap(fault.SandboxLost, err, "service %q: its sandbox was lost", name)
+	}
+
+	return fmt.Errorf("service %q: %w", name, err)
 }

@@ -187,5 +187,5 @@ func TestServiceIsLost(t *testing.T) {
 	result := finalize(t, srv.url, id)
 	require.Equal(t, rollout.InfraFailed, result.Outcome)
 	require.Nil(t, result.Reward)
-	require.Contains(t, deref(result.Error), `service "web": its sandbox was lost while the agent worked`)
+	require.Contains(t, deref(result.Error), `service "web": its sandbox was lost`)
 }
