@@ -72,18 +72,23 @@ func startList(t *testing.T, producers envserver.Producers, results ...rollout.R
 	})
 }
 
-// putReply stores a reply to a rollout whose endpoint gets new weights every 40 minutes.
+// putReply stores replies to a rollout whose endpoint gets new weights every 40 minutes.
 func putReply(t *testing.T, s *store.Store, r rollout.Result) {
 	t.Helper()
 
 	at := r.Attempts[0].StartedAt
-	turn := rollout.Turn{
-		Turn: 1, Kind: rollout.KindAgent, Timestamp: float64(at.Unix()), ModelVersion: fmt.Sprintf("step-%d", at.Unix()/2400%100),
+
+	var trace bytes.Buffer
+
+	// each begins a training sequence, because their prompts have nothing in common
+	for n := range int32(1 + at.Unix()/2400%3) {
+		require.NoError(t, json.NewEncoder(&trace).Encode(rollout.Turn{
+			Turn: int(n) + 1, Kind: rollout.KindAgent, Timestamp: float64(at.Unix()), ModelVersion: fmt.Sprintf("step-%d", at.Unix()/2400%100),
+			Delivered: true, PromptTokenIDs: []int32{n}, CompletionTokenIDs: []int32{n},
+		}))
 	}
 
-	raw, err := json.Marshal(turn)
-	require.NoError(t, err)
-	_, err = s.Put(t.Context(), store.AttemptKey(r.ID, 1, store.Trace), bytes.NewReader(raw))
+	_, err := s.Put(t.Context(), store.AttemptKey(r.ID, 1, store.Trace), &trace)
 	require.NoError(t, err)
 }
 
@@ -202,7 +207,7 @@ func TestPageOverTime(t *testing.T) {
 
 	b.run(chromedp.Navigate(r.url + "/web/#/producers/math"))
 	b.waitForText("#producer .legend", "agent timeout")
-	b.eventually(`document.querySelectorAll("#producer .curves figure").length === 13`)
+	b.eventually(`document.querySelectorAll("#producer .curves figure").length === 14`)
 	b.run(chromedp.EmulateViewport(1280, 1000))
 	b.savePicture("training")
 	b.requireReadable("producer")
@@ -237,7 +242,7 @@ func TestPageOverTime(t *testing.T) {
 	b.eventually(`((link) => (link?.click(), Boolean(link)))(document.querySelector("#list a[href='#/tasks/parse-dates-1']"))`)
 	b.waitForText("#task", "parse-dates-1")
 	b.waitForText("#task dl", "Passed")
-	b.eventually(`document.querySelectorAll("#task .curves figure").length === 13`)
+	b.eventually(`document.querySelectorAll("#task .curves figure").length === 14`)
 	b.run(setColorScheme("dark"))
 	b.saveScreenshot("task-dark")
 	b.requireReadable("task dark")

@@ -279,6 +279,11 @@ type Period struct {
 	Versioned int `json:"versioned"`
 	Behind    int `json:"versions_behind"`
 	MaxBehind int `json:"max_versions_behind"`
+
+	// Sequenced counts the rollouts whose last attempt has training sequences, and Sequences is the sum of these: more than
+	// one each where prompts did not repeat what was sampled.
+	Sequenced int `json:"sequenced"`
+	Sequences int `json:"sequences"`
 }
 
 // RewardCounts describes the rewards of some rollouts.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/text"
+	"github.com/rolloutd/rolloutd/internal/trajectory/sequence"
 )
 
 // Bounds of what is kept of a rollout's versions. Endpoints choose the names.
@@ -21,6 +22,9 @@ type course struct {
 	// the time in a queue, and with a slot, of each attempt
 	Queued  []span `json:"queued,omitempty"`
 	Running []span `json:"running,omitempty"`
+
+	// how many training sequences its turns make; 0: none, or not known
+	Sequences int `json:"sequences,omitempty"`
 }
 
 // seen is a version of the weights, and the begin of the first call whose reply named it.
@@ -94,4 +98,32 @@ func (c *course) version() string {
 	}
 
 	return c.Versions[0].Version
+}
+
+// sequenceCounter counts the training sequences of a trace.
+type sequenceCounter struct {
+	builder *sequence.Builder
+
+	// why the sequences are not known
+	err error
+}
+
+func newSequenceCounter() *sequenceCounter {
+	builder, err := sequence.NewBuilder(sequence.Choice{})
+	return &sequenceCounter{builder, err}
+}
+
+func (c *sequenceCounter) add(t *rollout.Turn) {
+	if c.err == nil {
+		c.err = c.builder.AddBounded(t)
+	}
+}
+
+// count is 0 if the number is not known.
+func (c *sequenceCounter) count() int {
+	if c.err != nil {
+		return 0
+	}
+
+	return len(c.builder.Trajectory().Sequences)
 }

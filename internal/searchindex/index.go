@@ -18,7 +18,7 @@ import (
 )
 
 // version is that of the file's tables and of what they have of a rollout. A file of another version is made again.
-const version = 3
+const version = 4
 
 // The number of a rollout is the end of its last attempt in Unix microseconds, or the next free number: the order of
 // the rows is that of a list, and a page needs no sorting. Started and duration are in microseconds, too; tokens are

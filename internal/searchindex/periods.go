@@ -47,6 +47,11 @@ func periods(all []ended, l lineage) []rollout.Period {
 			p.MaxBehind = max(p.MaxBehind, n)
 		}
 
+		if e.course.Sequences > 0 {
+			p.Sequenced++
+			p.Sequences += e.course.Sequences
+		}
+
 		x.spread(e.course.Queued, func(p *rollout.Period, share float64) { p.Queued += share })
 		x.spread(e.course.Running, func(p *rollout.Period, share float64) { p.Running += share })
 	}

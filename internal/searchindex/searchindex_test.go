@@ -1,11 +1,13 @@
 package searchindex_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -690,7 +692,7 @@ func TestCourseOfTwoAttempts(t *testing.T) {
 	require.InDelta(t, 40, running, 1e-6)
 }
 
-// Rollouts over time: how many wait and how many run, and by which weights.
+// Rollouts over time: how many wait and how many run, by which weights, and into how many sequences they break.
 func TestCoursesOfCounts(t *testing.T) {
 	t.Parallel()
 
@@ -701,11 +703,12 @@ func TestCoursesOfCounts(t *testing.T) {
 		from, begins, ends float64
 		reward             *float64
 		versions           []rollout.VersionSpan
+		prompts            [][]int32
 	}{
-		{0, 0, 60, new(1.0), []rollout.VersionSpan{{Version: "step-1", Stop: 1}, {Version: "step-2", Start: 1, Stop: 2}}},
-		{0, 30, 90, new(0.0), []rollout.VersionSpan{{Version: "step-2", Stop: 2}}},
-		{60, 90, 120, nil, []rollout.VersionSpan{{Version: "step-3", Stop: 2}}},
-		{60, 90, 120, new(1.0), nil},
+		{0, 0, 60, new(1.0), []rollout.VersionSpan{{Version: "step-1", Stop: 1}, {Version: "step-2", Start: 1, Stop: 2}}, [][]int32{{1}, {1, 9, 2}}},
+		{0, 30, 90, new(0.0), []rollout.VersionSpan{{Version: "step-2", Stop: 2}}, [][]int32{{1}, {1, 9}, {1, 8}, {1}}},
+		{60, 90, 120, nil, []rollout.VersionSpan{{Version: "step-3", Stop: 2}}, [][]int32{nil}},
+		{60, 90, 120, new(1.0), nil, [][]int32{nil}},
 	} {
 		r := result(fmt.Sprint("r", i), 0)
 		r.Reward = c.reward
@@ -715,13 +718,20 @@ func TestCoursesOfCounts(t *testing.T) {
 			{Phase: rollout.PhaseCreating, Attempt: 1, Start: minute(c.begins), End: new(minute(c.begins + 1))},
 			{Phase: rollout.PhaseAgent, Attempt: 1, Start: minute(c.begins + 1)},
 		}
+		// more text than is kept: the trace is read to its end nevertheless
+		r.VerifyResults = slices.Repeat([]rollout.CommandResult{{Stdout: strings.Repeat("x", 8<<10)}}, 40)
 		d.end(r)
 
-		raw, err := json.Marshal(rollout.Turn{
-			Turn: 1, Kind: rollout.KindAgent, Timestamp: float64(minute(c.begins + 1).Unix()), WeightVersions: c.versions,
-		})
-		require.NoError(t, err)
-		_, err = d.store.Put(t.Context(), store.AttemptKey(r.ID, 1, store.Trace), strings.NewReader(string(raw)))
+		var trace bytes.Buffer
+
+		for n, prompt := range c.prompts {
+			require.NoError(t, json.NewEncoder(&trace).Encode(rollout.Turn{
+				Turn: n + 1, Kind: rollout.KindAgent, Timestamp: float64(minute(c.begins + 1).Unix()), WeightVersions: c.versions,
+				Delivered: true, PromptTokenIDs: prompt, CompletionTokenIDs: []int32{9},
+			}))
+		}
+
+		_, err := d.store.Put(t.Context(), store.AttemptKey(r.ID, 1, store.Trace), &trace)
 		require.NoError(t, err)
 	}
 
@@ -743,6 +753,9 @@ func TestCoursesOfCounts(t *testing.T) {
 	// step-2 was known when the first one ended, and step-3 not yet when the second one did
 	require.Equal(t, []int{2, 1, 1}, []int{at(0).Versioned, at(0).Behind, at(0).MaxBehind})
 	require.Equal(t, []int{1, 0}, []int{at(12).Versioned, at(12).Behind})
+
+	require.Equal(t, []int{2, 4}, []int{at(0).Sequenced, at(0).Sequences}, "one of them whole, the other in three parts")
+	require.Equal(t, []int{0, 0}, []int{at(12).Sequenced, at(12).Sequences}, "replies without token ids")
 
 	require.Equal(t, []rollout.VersionCounts{
 		{Version: "step-1", FirstSeen: minute(1), Rollouts: 1, RewardCounts: rollout.RewardCounts{Rewarded: 1, Passed: 1, MeanReward: new(1.0)}},

@@ -2,7 +2,6 @@ package searchindex
 
 import (
 	"context"
-	"errors"
 	"strings"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
@@ -26,30 +25,28 @@ type document struct {
 	listed rollout.Listed
 	course course
 	text   strings.Builder
+
+	// the text is as long as it may be: nothing is added any more
+	full bool
 }
 
-// errFull: the document has as much text as it may have.
-var errFull = errors.New("the text is long enough")
-
 // add adds a text.
-func (d *document) add(part string) error {
-	if part = strings.TrimSpace(part); part == "" {
-		return nil
+func (d *document) add(part string) {
+	if part = strings.TrimSpace(part); part == "" || d.full {
+		return
 	}
 
 	if len(part) > maxPart {
 		part = text.Head(part, maxPart/2) + " … " + text.Tail(part, maxPart/2)
 	}
 
-	if d.text.Len()+len(part) > maxText {
-		return errFull
+	if d.full = d.text.Len()+len(part) > maxText; d.full {
+		return
 	}
 
 	// SQLite ends some texts at a zero byte
 	d.text.WriteString(strings.ReplaceAll(strings.ToValidUTF8(part, "\uFFFD"), "\x00", "\uFFFD"))
 	d.text.WriteByte('\n')
-
-	return nil
 }
 
 // readHead reads a result without its large parts; fault.NotFound: the rollout has none yet.
@@ -74,23 +71,20 @@ func read(ctx context.Context, s *store.Store, id string) (*document, error) {
 	d.listed.ID = id
 	d.course = courseOf(head, *d.listed.FinishedAt)
 
-	err = d.addResult(head)
-	for n := len(head.Attempts); n > 0 && err == nil; n-- {
-		var found bool
-		if found, err = d.addTrace(ctx, s, store.AttemptKey(id, n, store.Trace)); found {
-			break
+	d.addResult(head)
+
+	for n := len(head.Attempts); n > 0; n-- {
+		found, err := d.addTrace(ctx, s, store.AttemptKey(id, n, store.Trace))
+		if found || err != nil {
+			return d, err
 		}
 	}
 
-	if errors.Is(err, errFull) {
-		err = nil
-	}
-
-	return d, err
+	return d, nil
 }
 
 // addResult adds why the rollout ended so, and what the verifier wrote.
-func (d *document) addResult(r rollout.Result) error {
+func (d *document) addResult(r rollout.Result) {
 	parts := []string{r.ID, r.TaskID, r.Grading.Why, r.VerifierStdout, r.VerifierStderr}
 	if r.Error != nil {
 		parts = append(parts, *r.Error)
@@ -101,12 +95,8 @@ func (d *document) addResult(r rollout.Result) error {
 	}
 
 	for _, part := range parts {
-		if err := d.add(part); err != nil {
-			return err
-		}
+		d.add(part)
 	}
-
-	return nil
 }
 
 // addTrace adds the conversation, if there is that trace. One that cannot be read to its end is found by what was read.
@@ -122,33 +112,37 @@ func (d *document) addTrace(ctx context.Context, s *store.Store, trace string) (
 
 	defer lines.Close()
 
-	conversation := transcript.NewConversation()
+	conversation, sequences := transcript.NewConversation(), newSequenceCounter()
 
-	err = turns.Each(lines, turns.Bounded, func(t *rollout.Turn) error { return d.addTurn(t, conversation.Turn(t)) })
+	err = turns.Each(lines, turns.Bounded, func(t *rollout.Turn) error {
+		d.course.addTurn(t)
+		sequences.add(t)
+
+		if !d.full {
+			d.addTurn(conversation.Turn(t))
+		}
+
+		return nil
+	})
+
 	if fault.Is(err, fault.Internal) || fault.Is(err, fault.Exhausted) {
-		err = nil
+		return true, nil
 	}
+
+	d.course.Sequences = sequences.count()
 
 	return true, err
 }
 
-// addTurn adds the versions and the texts of a turn. The system's prompt is the agent's, the same in many rollouts.
-func (d *document) addTurn(raw *rollout.Turn, t transcript.Turn) error {
-	d.course.addTurn(raw)
-
+// addTurn adds the texts of a turn. The system's prompt is the agent's, the same in many rollouts.
+func (d *document) addTurn(t transcript.Turn) {
 	if d.listed.Model == "" {
 		d.listed.Model = t.Model
 	}
 
 	for _, part := range t.Parts {
-		if part.Kind == transcript.System {
-			continue
-		}
-
-		if err := d.add(part.Name + " " + part.Text); err != nil {
-			return err
+		if part.Kind != transcript.System {
+			d.add(part.Name + " " + part.Text)
 		}
 	}
-
-	return nil
 }

@@ -14,6 +14,7 @@ const charts = [
   { name: "Passed", of: (p) => (p.rewarded ? p.passed / p.rewarded : null), format: share, most: 1 },
   { name: "Yield", of: started((p) => p.rewarded / p.rollouts), format: share, most: 1 },
   { name: "Versions behind", of: (p) => (p.versioned ? p.versions_behind / p.versioned : null), format: short },
+  { name: "Sequences per rollout", of: (p) => (p.sequenced ? p.sequences / p.sequenced : null), format: short },
   { name: "Waiting for a slot", of: (p) => p.queued, format: short, ran: true },
   { name: "With a slot", of: (p) => p.running, format: short, ran: true },
   { name: "Tokens per second", of: started((p) => p.completion_tokens / length(p)), format: short },
@@ -46,6 +47,7 @@ export function curves(periods, listOf) {
     el("p", { class: "legend" }, outcomes.map((name) => el("span", {}, el("i", { class: tones[name] ?? "lost5" }), words(name)))),
     el("small", {}, `Each bar has the rollouts that started within ${seconds(length(periods[0]))} and have ended. Yield is the share with a reward, Passed the share of these with a reward of 1 or more. Turns and Time are means. `,
       shown.some(({ name }) => name === "Versions behind") ? "Versions behind is how many newer versions of the weights replied, to any of these rollouts, before the rollout ended: a mean. " : "",
+      shown.some(({ name }) => name === "Sequences per rollout") ? "Sequences per rollout is a mean of the rollouts that have training sequences: 1 where each prompt repeats what was sampled. " : "",
       timed ? "Waiting for a slot and With a slot are means of the period, also of rollouts that started before it." : ""),
     el("details", {}, el("summary", {}, "As a table"), el("div", { class: "wide names", tabindex: "0", role: "region", "aria-label": "Rollouts over time" }, el("table", {}, table(
       ["Started", ...shown.map(({ name }) => ({ number: name })), ...outcomes.map((name) => ({ number: words(name) }))],
