@@ -463,10 +463,13 @@ func TestPageFollowsARollout(t *testing.T) {
 		b.waitForText("#rollout .turns", part)
 	}
 
+	// a server that starts again ends the stream: the page goes on after the last event
+	r.http.CloseClientConnections()
 	b.saveScreenshot("running")
 	b.run(chromedp.Click(`//button[text()="Abort"]`))
 	b.waitForText("#rollout .badge", "aborted")
 	b.waitForText("#rollout .left", "No model call was recorded.")
+	b.eventually(`document.querySelector("#alert").hidden`)
 	b.run(chromedp.Navigate(r.url + "/web/#/rollouts/none"))
 	b.waitForText("#alert", "no rollout none")
 }

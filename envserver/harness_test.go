@@ -28,6 +28,7 @@ type rig struct {
 	fake    *fake
 	srv     *envserver.Server
 	url     string
+	http    *httptest.Server
 	says    *contract
 	resolve func(catalog.Request) (rollout.Model, string, error)
 }
@@ -68,7 +69,7 @@ func start(t *testing.T, change ...func(*envserver.Options)) *rig {
 		ts.Close()
 	})
 
-	return &rig{t: t, fake: f, srv: srv, url: ts.URL, resolve: o.Resolve, says: newContract(t, srv)}
+	return &rig{t: t, fake: f, srv: srv, url: ts.URL, http: ts, resolve: o.Resolve, says: newContract(t, srv)}
 }
 
 // do sends a request and returns status, headers and body. It checks the answer against the OpenAPI document.

@@ -47,7 +47,9 @@ function request(path, options) {
   const headers = { "X-Session-Id": session(), ...options.headers };
   if (token()) headers.Authorization = "Bearer " + token();
   if (options.body !== undefined) headers["Content-Type"] = "application/json";
-  return fetch(new URL(path, base), { ...options, headers });
+  return fetch(new URL(path, base), { ...options, headers }).catch((error) => {
+    throw error.name === "AbortError" ? error : new Error("The server does not answer. The page goes on when it does.");
+  });
 }
 
 /** download saves an answer as a file; a link could not carry the token. */
@@ -77,9 +79,12 @@ function base64url(text) {
   return btoa(bytes).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
 }
 
-/** events calls onEvent with the name and the data of each server-sent event until the stream ends or signal aborts; EventSource cannot send a token. */
-export async function events(path, signal, onEvent) {
-  const response = await ask(path, { signal });
+/**
+ * events calls onEvent with the name, the data and the id of each server-sent event after one until the stream ends or signal aborts; EventSource cannot
+ * send a token.
+ */
+export async function events(path, { signal, after }, onEvent) {
+  const response = await ask(path, { signal, headers: after ? { "Last-Event-ID": after } : {} });
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   for (;;) {
@@ -90,7 +95,8 @@ export async function events(path, signal, onEvent) {
     for (const block of blocks) {
       const name = /^event: (.*)$/m.exec(block);
       const data = /^data: (.*)$/m.exec(block);
-      if (name && data) onEvent(name[1], JSON.parse(data[1]));
+      const id = /^id: (\d+)$/m.exec(block);
+      if (name && data) onEvent(name[1], JSON.parse(data[1]), id?.[1]);
     }
   }
 }

@@ -10,9 +10,17 @@ export async function keep(draw) {
   pageLeft = new AbortController();
   const { signal } = pageLeft;
   await draw();
+  let failed = false;
   const again = async () => {
     if (signal.aborted) return;
-    await draw().catch((error) => complain(error.message));
+    try {
+      await draw();
+      if (failed) complain("");
+      failed = false;
+    } catch (error) {
+      if (!signal.aborted) complain(error.message);
+      failed = true;
+    }
     setTimeout(again, every);
   };
   setTimeout(again, every);

@@ -140,17 +140,37 @@ export async function rollout(id, query) {
     }
     drawing = false;
   };
-  await Promise.all([loaded, events(path + "/events", signal, (kind, event) => {
+  let after = ""; // the last event
+  const follow = () => events(path + "/events", { signal, after }, (kind, event, id) => {
+    after = id ?? after;
     left.add(kind, event);
     logEvent(log, kind, event);
     if (!loaded) again();
-  })]);
+  });
+  await Promise.all([loaded, loaded ? follow() : persist(follow, async () => (state = await get(path)).phase === "done", signal)]);
   if (signal.aborted) return;
-  if (!loaded) {
-    state = await get(path);
-    await finish();
-  }
+  if (!loaded) await finish();
   redraw("timeline");
+}
+
+const reconnect = 2000; // ms from the end of a stream of a rollout that runs to the next one
+
+// persist follows a rollout until it has ended: a server that starts again ends the stream, and may not answer for a while.
+async function persist(follow, over, signal) {
+  for (let lost = false; !signal.aborted;) {
+    try {
+      await follow();
+      const ended = await over();
+      if (lost) complain("");
+      lost = false;
+      if (ended) return;
+    } catch (error) {
+      if (signal.aborted || error.status < 500) throw error; // a refusal
+      complain("The connection to the server was lost. The page goes on when it is there again.");
+      lost = true;
+    }
+    await new Promise((wait) => setTimeout(wait, reconnect));
+  }
 }
 
 // temporal adds a link to the rollout's workflow, if the server knows a UI of Temporal.
@@ -186,7 +206,7 @@ function standing(state, head, turns) {
     ["bad", state.error || head?.error], ["warn", state.waiting], ["warn", head?.grading?.why], ["warn", head?.untrained], ...(head?.resource_causes ?? []).map((c) => ["bad", cause(c)]),
   ].filter(([, text]) => text);
   const known = [
-    ["Task", state.task_id && taskLink(state.task_id)], ["Step", visible(state.step ?? "")], ["Group", state.group_id && groupLink(state.group_id)], ["Model", models.map(visible).join(", ")], ["Weights", range(versions.map(visible))],
+    ["Task", state.task_id && taskLink(state.task_id)], ["Step", visible(state.step ?? "")], ["Group", state.group_id && groupLink(state.group_id)], ["Agent", visible(head?.agent ?? "")], ["Endpoint", visible(head?.endpoint ?? "")], ["Model", models.map(visible).join(", ")], ["Weights", range(versions.map(visible))],
     ["Turns", head ? usage.turns || turns.length : state.turns], ["Tokens", usage?.prompt_tokens ? `${usage.prompt_tokens.toLocaleString("en")} in, ${usage.completion_tokens.toLocaleString("en")} out` : ""],
     ["Cost", usage?.cost_usd ? `$${usage.cost_usd.toPrecision(2)}` : ""], ["Time", seconds((end - Date.parse(state.started_at)) / 1000)], ["Attempt", state.attempt > 1 ? state.attempt : ""], ["Host", visible(state.host ?? "")], ["Sandbox", visible(state.sandbox_id ?? head?.sandbox_id ?? "")],
   ];
