@@ -53,6 +53,7 @@ func TestPageIsAccessible(t *testing.T) {
 		{"#/groups/siblings", `document.querySelector("#group td")`},
 		{"#/producers", `document.querySelector("#producer-list a")`},
 		{"#/producers/math", `document.querySelector("#producer .curves")`},
+		{"#/tasks", `document.querySelector("#sets p")`},
 		{"#/tasks/sorted", `document.querySelector("#task h2")`},
 		{"#/rollouts/siblings-0", `document.querySelector("#rollout [data-turn='6']")`},
 		{"#/rollouts/siblings-0?tab=calls", `document.querySelector("#panel-calls td")`},

@@ -202,7 +202,12 @@ func TestPageOfTheForm(t *testing.T) {
 	}
 	value := func(name string) string { return `document.querySelector("#run-fields [name='` + name + `']").value` }
 
-	b.run(chromedp.Navigate(r.url + "/web/"))
+	b.run(chromedp.Navigate(r.url + "/web/#/tasks"))
+	b.waitForText("#sets table", "other")
+	b.saveScreenshot("tasks")
+	b.run(chromedp.Click("#sets [aria-label='Run other']"))
+	b.eventually(value("instruction") + ` === "Do it."`)
+
 	set("#preset", "example:binary_search")
 	b.eventually(value("instruction") + `.startsWith("Write binary_search.py") && location.hash === "#/run?example=binary_search"`)
 	set("#preset", "task_set:small")

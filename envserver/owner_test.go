@@ -52,7 +52,7 @@ func TestRolloutsOfOthersAreNotFoundOverREST(t *testing.T) {
 	r := shared(t)
 	r.beginAsAlice("r1")
 
-	for _, at := range []string{"GET ", "GET /result", "GET /trace", "GET /turns", "GET /turns/1/parts/0", "GET /tokens", "GET /page", "GET /messages", "GET /events", "GET /logs/agent", "GET /logs/proxy", "GET /logs/verifier", "POST /abort"} {
+	for _, at := range []string{"GET ", "GET /result", "GET /trace", "GET /turns", "GET /turns/1/parts/0", "GET /turns/1/alternatives", "GET /tokens", "GET /page", "GET /messages", "GET /events", "GET /logs/agent", "GET /logs/proxy", "GET /logs/verifier", "POST /abort"} {
 		method, path, _ := strings.Cut(at, " ")
 		status, _, out := r.do(method, "/rollouts/r1"+path, "", "Authorization", bob)
 		require.Equal(t, http.StatusNotFound, status, at)
@@ -178,7 +178,7 @@ func TestImpossibleIDsAreNotFound(t *testing.T) {
 	r := start(t)
 
 	for _, id := range []string{"a%00b", "%2e%2e", "..%2fx", strings.Repeat("x", 65), "a%0ab", "%FF", "a.b"} {
-		for _, at := range []string{"GET ", "GET /result", "GET /trace", "GET /turns", "GET /turns/1/parts/0", "GET /tokens", "GET /messages", "GET /events", "GET /logs/agent", "GET /logs/proxy", "GET /logs/verifier", "POST /abort"} {
+		for _, at := range []string{"GET ", "GET /result", "GET /trace", "GET /turns", "GET /turns/1/parts/0", "GET /turns/1/alternatives", "GET /tokens", "GET /messages", "GET /events", "GET /logs/agent", "GET /logs/proxy", "GET /logs/verifier", "POST /abort"} {
 			method, path, _ := strings.Cut(at, " ")
 			status, _, out := r.do(method, "/rollouts/"+id+path, "")
 			require.Equal(t, http.StatusNotFound, status, "%s of %s: %s", at, id, out)

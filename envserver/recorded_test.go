@@ -84,10 +84,13 @@ func recorded(t *testing.T, instruction string, session []agentCall) (lines stri
 			texts = slices.Concat(texts[:k], []string{texts[k] + texts[k+1]}, texts[k+2:])
 		}
 
-		logprobs := make([]float64, len(ids))
+		logprobs, likely := make([]float64, len(ids)), make([]any, len(ids))
 
 		for j, id := range ids {
 			logprobs[j] = -float64(id%97) * float64(id%89) * float64(id%83) / 200_000
+			likely[j] = map[string]any{"token": texts[j], "logprob": logprobs[j], "top_logprobs": []map[string]any{
+				{"token": texts[j], "logprob": logprobs[j]}, {"token": " other", "logprob": logprobs[j]/2 - 0.7}, {"token": "\n", "logprob": logprobs[j] - 3},
+			}}
 		}
 
 		finish := "tool_calls"
@@ -97,7 +100,7 @@ func recorded(t *testing.T, instruction string, session []agentCall) (lines stri
 
 		request, err := json.Marshal(map[string]any{"model": "qwen3-4b", "temperature": 1, "messages": messages})
 		require.NoError(t, err)
-		response, err := json.Marshal(map[string]any{"choices": []any{map[string]any{"message": reply, "finish_reason": finish}}})
+		response, err := json.Marshal(map[string]any{"choices": []any{map[string]any{"message": reply, "finish_reason": finish, "logprobs": map[string]any{"content": likely}}}})
 		require.NoError(t, err)
 
 		version := "step-41"

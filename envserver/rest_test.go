@@ -234,25 +234,30 @@ func TestTraceInParts(t *testing.T) {
 	require.Len(t, object(t, out)["tokens"], 5)
 	require.Len(t, object(t, out)["sequences"], 2)
 
+	status, _, out = r.do("GET", "/rollouts/r/turns/1/alternatives?start=2", "")
+	require.Equal(t, http.StatusOK, status, out)
+	require.Len(t, valueAt(t, object(t, out), "positions", 0), 3)
+
 	status, _, out = r.do("GET", "/rollouts/r/result?part=head", "")
 	require.Equal(t, http.StatusOK, status, out)
 	require.Empty(t, object(t, out)["workdir_files"])
 
 	for path, want := range map[string]string{
-		"turns?limit=201":          "limit: must be a whole number from 1 to 200",
-		"turns?after=-1":           "after: must be a whole number from 0",
-		"turns/1/parts/0?offset=x": "offset: must be a whole number from 0",
-		"tokens?limit=0":           "limit: must be a whole number from 1 to 10000",
-		"tokens?subagents=all":     "subagents: must be drop or separate",
-		"tokens?summaries=all":     "summaries: must be drop or train",
-		"result?part=tail":         "part: must be all or head",
+		"turns?limit=201":               "limit: must be a whole number from 1 to 200",
+		"turns?after=-1":                "after: must be a whole number from 0",
+		"turns/1/alternatives?start=-1": "start: must be a whole number from 0",
+		"turns/1/parts/0?offset=x":      "offset: must be a whole number from 0",
+		"tokens?limit=0":                "limit: must be a whole number from 1 to 10000",
+		"tokens?subagents=all":          "subagents: must be drop or separate",
+		"tokens?summaries=all":          "summaries: must be drop or train",
+		"result?part=tail":              "part: must be all or head",
 	} {
 		status, _, out := r.do("GET", "/rollouts/r/"+path, "")
 		require.Equal(t, http.StatusUnprocessableEntity, status, path)
 		require.Contains(t, object(t, out)["detail"], want)
 	}
 
-	for _, path := range []string{"turns/x/parts/0", "turns/0/parts/0", "turns/1/parts/99", "tokens?sequence=2"} {
+	for _, path := range []string{"turns/x/parts/0", "turns/0/parts/0", "turns/1/parts/99", "turns/0/alternatives", "turns/99/alternatives", "tokens?sequence=2"} {
 		status, _, out := r.do("GET", "/rollouts/r/"+path, "")
 		require.Equal(t, http.StatusNotFound, status, "%s: %s", path, out)
 	}

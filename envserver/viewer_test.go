@@ -82,6 +82,7 @@ func TestPageShowsTokens(t *testing.T) {
 	b.savePicture("break")
 	b.run(chromedp.Click(`//button[text()="Jump to the least likely token"]`))
 	b.waitForText("#panel-tokens .inspect", "weights step-41")
+	b.waitForText("#panel-tokens .alternatives", "other")
 	b.savePicture("tokens")
 	b.eventually(`location.hash.endsWith("?tab=tokens&token=61")`)
 	b.run(chromedp.Reload())

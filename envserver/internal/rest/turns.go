@@ -31,6 +31,12 @@ type partRequest struct {
 	Offset int `query:"offset" minimum:"0" default:"0" description:"offset in the text, in bytes: next of the previous range"`
 }
 
+type alternativesRequest struct {
+	rolloutRequest
+	Turn  int `path:"turn" minimum:"1" description:"number of the turn"`
+	Start int `query:"start" minimum:"0" default:"0" description:"index of the first token in the reply"`
+}
+
 type tokensRequest struct {
 	rolloutRequest
 	Sequence  int    `query:"sequence" minimum:"0" default:"0" description:"number of the sequence, from 0"`
@@ -60,6 +66,15 @@ func (a *API) turnRoutes() []api.Route {
 	)
 	part.Operation.Reads = partRequest{}
 
+	alternatives := finishedRoute(
+		"/turns/{turn}/alternatives",
+		a.getAlternatives,
+		"get_turn_alternatives",
+		"Get the alternatives to the tokens of a reply that the endpoint gave, of at most 1000 tokens. 409 while the rollout runs",
+		tokens.Alternatives{},
+	)
+	alternatives.Operation.Reads = alternativesRequest{}
+
 	view := finishedRoute(
 		"/tokens",
 		a.getTokens,
@@ -69,7 +84,7 @@ func (a *API) turnRoutes() []api.Route {
 	)
 	view.Operation.Reads = tokensRequest{}
 
-	return []api.Route{turns, part, view}
+	return []api.Route{turns, part, alternatives, view}
 }
 
 func (a *API) getTurns(w http.ResponseWriter, r *http.Request) {
@@ -105,6 +120,40 @@ func (a *API) getPart(w http.ResponseWriter, r *http.Request) {
 	}
 
 	a.answerIndex(w, r, exports.Messages, func(i *traceindex.Index) (any, error) { return i.Part(turn, part, offset) })
+}
+
+func (a *API) getAlternatives(w http.ResponseWriter, r *http.Request) {
+	turn, turnErr := strconv.Atoi(chi.URLParam(r, "turn"))
+
+	start, err := wholeNumber(r.URL.Query(), "start", 0, 0, sequence.MaxTokens)
+	if err == nil && (turnErr != nil || turn < 1) {
+		err = fault.New(fault.NotFound, "turns are numbered from 1, got %q", chi.URLParam(r, "turn"))
+	}
+
+	if err == nil {
+		_, err = a.done(r)
+	}
+
+	if err != nil {
+		httpio.WriteRefusal(w, err)
+		return
+	}
+
+	x, ok := a.export(w, r, exports.Sequences)
+	if !ok {
+		return
+	}
+	defer x.leave()
+
+	lines, err := a.Rollouts.Open(r.Context(), chi.URLParam(r, "id"), "trace")
+	if err != nil {
+		httpio.WriteRefusal(w, err)
+		return
+	}
+	defer lines.Close()
+
+	found, err := tokens.ReadAlternatives(lines, turn, start)
+	answerWith(w, found, err)
 }
 
 func (a *API) getTokens(w http.ResponseWriter, r *http.Request) {

@@ -12,21 +12,21 @@ import * as rollout from "./rollout.js";
 import * as rollouts from "./rollouts.js";
 import { run } from "./run.js";
 import { place } from "./saved.js";
-import { task } from "./tasks.js";
+import { sets, task } from "./tasks.js";
 
 const pages = {
   run: (_, query) => run(query), playground: () => playground(), hosts: () => hosts.list(), rollouts: (_, query) => rollouts.list(query), rollout: (id, query) => rollout.rollout(id, query),
-  groups: () => groups.list(), group: (id) => groups.group(id), producers: () => producers.list(), producer: (id) => producers.producer(id), task: (id) => task(id), compare: (ids) => pair(ids),
+  groups: () => groups.list(), group: (id) => groups.group(id), producers: () => producers.list(), producer: (id) => producers.producer(id), task: (id) => task(id), sets: () => sets(), compare: (ids) => pair(ids),
 };
 
 // The link of the page's head that a page belongs to.
-const of = { rollout: "rollouts", compare: "rollouts", task: "rollouts", group: "groups", producer: "producers" };
+const of = { rollout: "rollouts", compare: "rollouts", task: "tasks", sets: "tasks", group: "groups", producer: "producers" };
 
 function where() {
   const [path, query] = location.hash.replace(/^#\//, "").split("?");
   const [page, id] = path.split("/");
   if (page === "compare" && id) return [page, decodeURIComponent(id)];
-  if (page === "tasks" && id) return ["task", decodeURIComponent(id)];
+  if (page === "tasks") return id ? ["task", decodeURIComponent(id)] : ["sets"];
   if (["playground", "hosts"].includes(page)) return [page];
   if (!["rollouts", "groups", "producers"].includes(page)) return ["run", undefined, new URLSearchParams(query)];
   return [id ? page.slice(0, -1) : page, id && decodeURIComponent(id), new URLSearchParams(query)];
@@ -38,8 +38,9 @@ async function open() {
   rollout.stop();
   complain("");
   document.body.dataset.page = page;
-  document.title = `${id ?? page[0].toUpperCase() + page.slice(1)} – rolloutd`;
-  for (const name of Object.keys(pages)) show(name, name === page);
+  const name = page === "sets" ? "task sets" : page;
+  document.title = `${id ?? name[0].toUpperCase() + name.slice(1)} – rolloutd`;
+  for (const other of Object.keys(pages)) show(other, other === page);
   for (const link of document.querySelectorAll("nav a")) {
     const here = link.getAttribute("href") === `#/${of[page] ?? page}`;
     if (here) link.setAttribute("aria-current", "page");

@@ -1,9 +1,41 @@
-// One task: its rollouts over time.
+// The task sets, and one task: its rollouts over time.
 import { get } from "./api.js";
+import { taskLink } from "./columns.js";
 import { curves, versions } from "./curves.js";
-import { $, el, facts } from "./dom.js";
+import { $, complain, el, facts, table } from "./dom.js";
 import { keep, seldom } from "./keep.js";
 import { visible } from "./text.js";
+
+/** sets shows the configured task sets; the tasks of one are loaded when it is opened. */
+export async function sets() {
+  const { task_sets: all } = await get("task_sets");
+  $("sets").replaceChildren(el("h2", { id: "sets-title" }, "Task sets"), ...(all.length ? all.map((name) => set(name, all.length === 1)) : [el("p", { class: "quiet" }, "The server has no task sets: the setting task_sets names them.")]));
+}
+
+function set(name, open) {
+  const tasks = el("div");
+  const item = el("details", { class: "file-item", open }, el("summary", {}, el("b", {}, visible(name))), tasks);
+  const load = async () => {
+    if (!item.open || tasks.childElementCount) return;
+    tasks.replaceChildren(el("p", { class: "quiet" }, "Loading …"));
+    try {
+      tasks.replaceChildren(...list(name, await get("task_sets/" + encodeURIComponent(name))));
+    } catch (error) {
+      tasks.replaceChildren();
+      complain(error.message);
+    }
+  };
+  item.addEventListener("toggle", load);
+  return item;
+}
+
+function list(name, { tasks, count }) {
+  const run = (task) => el("a", { href: "#/run?" + new URLSearchParams({ task_set: name, task }), "aria-label": `Run ${visible(task)}` }, "Run");
+  return [
+    el("p", { class: "quiet" }, count > tasks.length ? `The first ${tasks.length.toLocaleString("en")} of ${count.toLocaleString("en")} tasks. ` : `${count.toLocaleString("en")} tasks. `, "A task opens its rollouts over time."),
+    el("div", { class: "wide names", tabindex: "0", role: "region", "aria-label": "Tasks of " + visible(name) }, el("table", {}, table(["Task", "Form"], tasks.map((task) => [taskLink(task), run(task)])))),
+  ];
+}
 
 /** task shows one task, and keeps it fresh until another page is opened. */
 export async function task(id) {

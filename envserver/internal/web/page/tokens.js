@@ -1,6 +1,7 @@
 // The training sequences, token by token as the engine sampled them.
 import { get } from "./api.js";
 import { el, facts } from "./dom.js";
+import { place as savedPlace } from "./saved.js";
 import { visible } from "./text.js";
 
 const page = 2000; // tokens of one request
@@ -14,11 +15,12 @@ export function tokens(path, untrained, onPlace) {
   let shown = null; // the view on the page
   let asked = false; // for a view
 
+  const likely = savedPlace ? async () => [] : alternatives(path);
   const load = async (sequence, start, at) => {
     const view = await get(`${path}/tokens?sequence=${sequence}&start=${start}&limit=${page}`);
     shown = view;
     onPlace({ sequence: sequence || undefined, token: at });
-    node.replaceChildren(...draw(view, load, untrained, onPlace));
+    node.replaceChildren(...draw(view, load, untrained, onPlace, likely));
     if (at !== undefined) mark(node, at);
   };
 
@@ -50,7 +52,18 @@ function mark(node, at) {
 
 const skips = { auxiliary: "titles", summary: "summaries", foreign: "not the agent's own calls", subagent: "of subagents", undelivered: "whose reply did not reach the agent", broken: "without a complete reply", no_tokens: "without token ids" };
 
-function draw(view, load, untrained, onPlace) {
+// alternatives returns a function that asks for those of a token of a reply. What was asked for is kept.
+function alternatives(path) {
+  const known = new Map(); // by turn and thousand
+  return async (turn, i) => {
+    const start = Math.floor(i / 1000) * 1000;
+    const key = `${turn} ${start}`;
+    if (!known.has(key)) known.set(key, get(`${path}/turns/${turn}/alternatives?start=${start}`).catch(() => ({ positions: [] })));
+    return (await known.get(key)).positions[i - start] ?? [];
+  };
+}
+
+function draw(view, load, untrained, onPlace, likely) {
   const skipped = Object.entries(view.skipped).map(([why, n]) => `${n} ${skips[why] ?? why}`).join(", ");
   const left = skipped ? el("p", { class: "quiet" }, `Model calls in no sequence: ${skipped}.`) : null;
   const none = untrained() ? el("p", { class: "warn" }, visible(untrained())) : null;
@@ -60,7 +73,7 @@ function draw(view, load, untrained, onPlace) {
   const choose = el("select", { "aria-label": "Sequence", change: (event) => load(Number(event.target.value), 0) }, view.sequences.map((q, i) => el("option", { value: i, selected: i === view.sequence }, `Sequence ${i + 1} of ${view.sequences.length}: turns ${q.first_turn}–${q.last_turn}, ${q.length.toLocaleString("en")} tokens`)));
   const versions = [...new Set(view.spans.map((p) => p.model_version).filter(Boolean))];
   const about = el("p", { class: "inspect", role: "status" }, el("span", { class: "quiet" }, "Choose a token to see its id, probability and version."));
-  const text = tokenText(view, about, onPlace);
+  const text = tokenText(view, about, onPlace, likely);
   const stop = view.start + view.tokens.length;
   const button = (label, start, at) => el("button", { type: "button", click: () => load(view.sequence, Math.max(start, 0), at) }, label);
   let next = 0;
@@ -100,7 +113,7 @@ function chance(logprob) {
 }
 
 // tokenText returns the tokens of the window. One listener serves all.
-function tokenText(view, about, onPlace) {
+function tokenText(view, about, onPlace, likely) {
   const node = el("div", { class: "token-text", role: "group", "aria-label": "Tokens" });
   const spans = view.spans;
   let k = 0;
@@ -120,6 +133,7 @@ function tokenText(view, about, onPlace) {
     const token = view.tokens[at - view.start];
     const span = spans.find((s) => at >= s.start && at < s.stop);
     about.replaceChildren(...details(token, span, at));
+    if (span) likely(span.turn, at - span.start).then((all) => target.classList.contains("chosen") && about.append(...others(all)));
   };
   node.addEventListener("click", (event) => inspect(event.target.closest(".token")));
   return node;
@@ -141,6 +155,13 @@ function details(token, span, at) {
   if (span) parts.push(["turn", span.turn], ["weights", span.model_version || "not known"]);
   if (span?.temperature !== undefined && span?.temperature !== null) parts.push(["temperature", span.temperature]);
   return parts.map(([name, value]) => el("span", { class: "pair" }, name ? el("span", { class: "quiet" }, name + " ") : null, el("b", {}, String(value))));
+}
+
+// others lists the tokens that the engine gave as likely in place of one.
+function others(all) {
+  if (!all.length) return [];
+  const name = (text) => (text.startsWith("token_id:") ? "#" + text.slice("token_id:".length) : JSON.stringify(visible(text)));
+  return [el("span", { class: "alternatives" }, el("span", { class: "quiet" }, "likely here "), all.map(({ text, logprob }) => el("span", { class: "pair" }, el("b", {}, name(text)), " ", chance(logprob))))];
 }
 
 function histogram(counts) {
