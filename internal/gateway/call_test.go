@@ -137,7 +137,7 @@ func TestUpstreamRequestIsRewritten(t *testing.T) {
 			Name:         "real",
 			MaxTokensCap: 4096,
 		}, false},
-		{"tokens asked for", `{"model":"m","logprobs":false,"top_logprobs":2}`, `{"model":"real","logprobs":true,"top_logprobs":5,` + asThePolicy + `,"stream":true,"stream_options":{"include_usage":true},"return_token_ids":true}`, rollout.Model{
+		{"tokens asked for", `{"model":"m","logprobs":false,"top_logprobs":2}`, `{"model":"real","logprobs":true,"top_logprobs":5,` + asThePolicy + `,"stream":true,"stream_options":{"include_usage":true},"return_token_ids":true,"return_weight_versions":true}`, rollout.Model{
 			Name:        "real",
 			Logprobs:    true,
 			TopLogprobs: 5,

@@ -278,8 +278,8 @@ func TestOtherAPIsAreRewritten(t *testing.T) {
 		name, in, want string
 		api            int
 	}{
-		{"completions", `{"prompt":[1,2],"max_tokens":60}`, `{"prompt":[1,2],"max_tokens":50,"model":"real",` + asThePolicy + `,"stream":true,"stream_options":{"include_usage":true},"logprobs":5,"return_token_ids":true}`, 1},
-		{"completions, logprobs of its own", `{"prompt":"a","logprobs":2,"max_tokens":6}`, `{"prompt":"a","logprobs":2,"max_tokens":6,"model":"real",` + asThePolicy + `,"stream":true,"stream_options":{"include_usage":true},"return_token_ids":true}`, 1},
+		{"completions", `{"prompt":[1,2],"max_tokens":60}`, `{"prompt":[1,2],"max_tokens":50,"model":"real",` + asThePolicy + `,"stream":true,"stream_options":{"include_usage":true},"logprobs":5,"return_token_ids":true,"return_weight_versions":true}`, 1},
+		{"completions, logprobs of its own", `{"prompt":"a","logprobs":2,"max_tokens":6}`, `{"prompt":"a","logprobs":2,"max_tokens":6,"model":"real",` + asThePolicy + `,"stream":true,"stream_options":{"include_usage":true},"return_token_ids":true,"return_weight_versions":true}`, 1},
 		{"responses", `{"input":"a"}`, `{"input":"a","model":"real",` + asThePolicy + `,"max_output_tokens":50,"stream":true,"chat_template_kwargs":{"enable_thinking":false},"enable_response_messages":true,"include":["message.output_text.logprobs"],"top_logprobs":5}`, 2},
 		{"responses, with more to include", `{"input":"a","include":[ "x" ],"top_logprobs":9,"max_output_tokens":5}`, `{"input":"a","include":[ "x" ,"message.output_text.logprobs"],"top_logprobs":9,"max_output_tokens":5,"model":"real",` + asThePolicy + `,"stream":true,"chat_template_kwargs":{"enable_thinking":false},"enable_response_messages":true}`, 2},
 		{"responses, logprobs of its own", `{"input":"a","include":["message.output_text.logprobs"],"enable_response_messages":true,"top_logprobs":1,"max_output_tokens":5}`, `{"input":"a","include":["message.output_text.logprobs"],"enable_response_messages":true,"top_logprobs":5,"max_output_tokens":5,"model":"real",` + asThePolicy + `,"stream":true,"chat_template_kwargs":{"enable_thinking":false}}`, 2},

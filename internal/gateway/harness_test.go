@@ -285,7 +285,7 @@ func startSend(t *testing.T, url, callID, body string, headers ...string) <-chan
 
 // streamed requests everything that the gateway requests, too, so that nothing is removed from the reply.
 const streamed = `{"model":"m","stream":true,"messages":[{"role":"system","content":"You are an agent."},{"role":"user","content":"hi"}],"tools":[{"type":"function"}],"max_tokens":32000,` +
-	`"stream_options":{"include_usage":true},"logprobs":true,"top_logprobs":5,"return_token_ids":true}`
+	`"stream_options":{"include_usage":true},"logprobs":true,"top_logprobs":5,"return_token_ids":true,"return_weight_versions":true}`
 
 const unary = `{"model":"m","messages":[{"role":"user","content":"hi"}]}`
 

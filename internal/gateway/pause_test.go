@@ -224,6 +224,23 @@ func TestPauseRefusesAnUnknownEndpoint(t *testing.T) {
 	require.NoError(t, misspelled(), "rollouts ask for it, so there is a host of that name")
 }
 
+// vLLM names the weights of each span of tokens, since the gateway asks for them; the agent, which did not, has none of it.
+func TestVersionsOfSpans(t *testing.T) {
+	t.Parallel()
+
+	const spans = `"weight_versions":[{"version":"1","start":0,"end":1},{"version":"2","start":1,"end":2}],`
+
+	h, e := newHost(t), newEngine(t, says(strings.Replace(goodReply, `"stop_reason":null`, spans+`"stop_reason":null`, 1)))
+	got := send(t.Context(), h.open(t, h.route(e.URL)), "", unary)
+	require.Equal(t, http.StatusOK, got.status, got.body)
+	require.NotContains(t, got.body, "weight_versions")
+	require.Contains(t, e.requests()[0].body, `"return_weight_versions":true`)
+
+	turn := h.turns(t, "r1.1")[0]
+	require.Equal(t, "1..2", turn.ModelVersion)
+	require.Equal(t, []rollout.VersionSpan{{Version: "1", Stop: 1}, {Version: "2", Start: 1, Stop: 2}}, turn.WeightVersions)
+}
+
 // A trainer names the weights when it resumes. Each turn has the name of its weights: the new name after a
 // resume, both names if the call was in progress, and the same name after a restart. A version in the
 // engine's reply takes precedence.

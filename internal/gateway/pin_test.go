@@ -60,7 +60,7 @@ func samplingIn(t *testing.T, body string) string {
 	var sent map[string]json.RawMessage
 	require.NoError(t, json.Unmarshal([]byte(body), &sent))
 
-	for _, other := range []string{"model", "messages", "prompt", "stream", "stream_options", "logprobs", "top_logprobs", "return_token_ids"} {
+	for _, other := range []string{"model", "messages", "prompt", "stream", "stream_options", "logprobs", "top_logprobs", "return_token_ids", "return_weight_versions"} {
 		delete(sent, other)
 	}
 

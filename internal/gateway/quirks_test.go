@@ -56,10 +56,13 @@ func TestRequestsFollowQuirks(t *testing.T) {
 			rollout.Model{Name: "o9"}, `{"model":"o9","stream":true}`, `{"model":"o9","stream":true}`, ``},
 		{"no logprobs", "logprobs", 403, `{"error":{"message":"You are not allowed to request logprobs from this model.","type":"invalid_request_error","param":null,"code":null}}`, goodReply,
 			openAI, `{"model":"o9","max_tokens":5,"stream":true}`, `{"model":"o9","max_tokens":5,"stream":true,"stream_options":{"include_usage":true}}`, `{"stream_options":{"to":{"include_usage":true}}}`},
+		{"no versions of weights", "return_weight_versions", 400, `{"error":{"message":"Unrecognized request argument supplied: return_weight_versions","param":null}}`, goodReply,
+			vllm, `{"model":"q","stream":true}`, `{"model":"q","stream":true,` + asThePolicy + `,"stream_options":{"include_usage":true},"logprobs":true,"return_token_ids":true}`,
+			`{` + madeThePolicy + `,"stream_options":{"to":{"include_usage":true}},"logprobs":{"to":true},"return_token_ids":{"to":true}}`},
 		{"no stream at all", "stream", 400, `{"detail":"Streaming responses are not supported"}`, objectReply,
-			vllm, `{"model":"q","stream":true}`, `{"model":"q",` + asThePolicy + `,"logprobs":true,"return_token_ids":true}`, `{"stream":{"from":true},` + madeThePolicy + `,"logprobs":{"to":true},"return_token_ids":{"to":true}}`},
+			vllm, `{"model":"q","stream":true}`, `{"model":"q",` + asThePolicy + `,"logprobs":true,"return_token_ids":true,"return_weight_versions":true}`, `{"stream":{"from":true},` + madeThePolicy + `,"logprobs":{"to":true},"return_token_ids":{"to":true},"return_weight_versions":{"to":true}}`},
 		{"no stream with ids", "stream", 400, `{"object":"error","message":"return_token_ids is not supported with streaming on /v1/chat/completions. Please set stream=false when using return_token_ids=true.","type":"BadRequest","param":null,"code":400}`, objectReply,
-			vllm, `{"model":"q","stream":true}`, `{"model":"q",` + asThePolicy + `,"logprobs":true,"return_token_ids":true}`, `{"stream":{"from":true},` + madeThePolicy + `,"logprobs":{"to":true},"return_token_ids":{"to":true}}`},
+			vllm, `{"model":"q","stream":true}`, `{"model":"q",` + asThePolicy + `,"logprobs":true,"return_token_ids":true,"return_weight_versions":true}`, `{"stream":{"from":true},` + madeThePolicy + `,"logprobs":{"to":true},"return_token_ids":{"to":true},"return_weight_versions":{"to":true}}`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -173,6 +176,7 @@ func TestAgentsTextIsNoQuirk(t *testing.T) {
 		{"chat/completions", `return_token_\u0069\u0064s: not supported`, goodReply},
 		{"chat/completions", "return_token_ids: not supported, set stream=false", goodReply},
 		{"chat/completions", "stream_options: unknown", goodReply},
+		{"chat/completions", "return_weight_versions: unknown", goodReply},
 		{"chat/completions", "Streaming responses are not supported", goodReply},
 		{"chat/completions", "unexpected logprobs", goodReply},
 		{"chat/completions", "unexpected top_logprobs", goodReply},

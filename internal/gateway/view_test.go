@@ -28,7 +28,7 @@ func TestAgentGetsWhatItRequested(t *testing.T) {
 		{"nothing, in so many words", asked + `,"logprobs":false,"return_token_ids":false,"stream_options":{"include_usage":false}}`, bare},
 		{"the counts", asked + `,"stream_options":{"include_usage":true}}`, noLogprobs.Replace(noIDs.Replace(goodReply))},
 		{"logprobs", asked + `,"logprobs":true}`, strings.Replace(noIDs.Replace(goodReply), counts, "", 1)},
-		{"ids", asked + `,"return_token_ids":true}`, strings.Replace(noLogprobs.Replace(goodReply), counts, "", 1)},
+		{"ids", asked + `,"return_token_ids":true,"return_weight_versions":true}`, strings.Replace(noLogprobs.Replace(goodReply), counts, "", 1)},
 		{"all", streamed, goodReply},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -75,8 +75,8 @@ func TestWhatWasRewrittenIsRecorded(t *testing.T) {
 
 	for _, tc := range []struct{ body, want string }{
 		{streamed, `{"model":{"from":"m","to":"real-model"},"max_tokens":{"from":32000,"to":4096},` + madeThePolicy + `}`},
-		{unary, `{"model":{"from":"m","to":"real-model"},"max_tokens":{"to":4096},` + madeThePolicy + `,"stream":{"to":true},"stream_options":{"to":{"include_usage":true}},"logprobs":{"to":true},"top_logprobs":{"to":5},"return_token_ids":{"to":true}}`},
-		{`{"model":"real-model","max_tokens":7,"top_logprobs":nonsense,"stream":true,"logprobs":true,"stream_options":{"a":x},"return_token_ids":true}`,
+		{unary, `{"model":{"from":"m","to":"real-model"},"max_tokens":{"to":4096},` + madeThePolicy + `,"stream":{"to":true},"stream_options":{"to":{"include_usage":true}},"logprobs":{"to":true},"top_logprobs":{"to":5},"return_token_ids":{"to":true},"return_weight_versions":{"to":true}}`},
+		{`{"model":"real-model","max_tokens":7,"top_logprobs":nonsense,"stream":true,"logprobs":true,"stream_options":{"a":x},"return_token_ids":true,"return_weight_versions":true}`,
 			`{"stream_options":{"from":"{\"a\":x}","to":"{\"a\":x,\"include_usage\":true}"},"top_logprobs":{"from":"nonsense","to":5},` + madeThePolicy + `}`},
 	} {
 		h, e := newHost(t), newEngine(t, says(goodReply))

@@ -19,8 +19,14 @@ func captureChat(d *Draft, m rollout.Model) {
 	}
 
 	if m.TokenIDs {
-		d.Set(ReturnIDs, []byte("true"))
+		askIDs(d)
 	}
+}
+
+// askIDs asks for token ids, and for the weights that sampled each of them, which vLLM names since 0.33.
+func askIDs(d *Draft) {
+	d.Set(ReturnIDs, []byte("true"))
+	d.Set(ReturnVersions, []byte("true"))
 }
 
 // captureText keeps the number of alternatives that the agent asked for: the API's lists have no order by
@@ -31,7 +37,7 @@ func captureText(d *Draft, m rollout.Model) {
 	}
 
 	if m.TokenIDs {
-		d.Set(ReturnIDs, []byte("true"))
+		askIDs(d)
 	}
 }
 

@@ -17,6 +17,7 @@ const (
 	MaxCompletionTokens = "max_completion_tokens"
 	StreamOptions       = "stream_options"
 	ReturnIDs           = "return_token_ids"
+	ReturnVersions      = "return_weight_versions"
 	ResponseMessages    = "enable_response_messages"
 	Include             = "include"
 )

@@ -41,6 +41,7 @@ func FuzzRewrite(f *testing.F) {
 		"logprobs",
 		"top_logprobs",
 		"return_token_ids",
+		"return_weight_versions",
 		"enable_response_messages",
 		"include",
 		"temperature",
@@ -109,6 +110,6 @@ func FuzzRewrite(f *testing.F) {
 }
 
 const requestStream = `{"model":"m","stream":true,"messages":[{"role":"system","content":"You are an agent."},{"role":"user","content":"hi"}],"tools":[{"type":"function"}],"max_tokens":32000,` +
-	`"stream_options":{"include_usage":true},"logprobs":true,"top_logprobs":5,"return_token_ids":true}`
+	`"stream_options":{"include_usage":true},"logprobs":true,"top_logprobs":5,"return_token_ids":true,"return_weight_versions":true}`
 
 const requestUnary = `{"model":"m","messages":[{"role":"user","content":"hi"}]}`

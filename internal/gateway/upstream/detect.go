@@ -43,6 +43,8 @@ func detectQuirk(res *Result, a *dialect.Request) (quirk, bool) {
 		return noStreamOptions, true
 	case wrong(dialect.CacheSalt) && !says(a.Body, dialect.CacheSalt):
 		return noCacheSalt, true
+	case wrong(dialect.ReturnVersions) && !says(a.Body, dialect.ReturnVersions):
+		return noWeightVersions, true
 	case wrong(dialect.ResponseMessages):
 		return noResponseMessages, true
 	case !a.NeedsIDs && (wrong("logprobs") || wrong("top_logprobs") || wrong(dialect.Include) || a.Changes.Any(dialect.Include) && names(body, "logprobs")):

@@ -23,6 +23,9 @@ const (
 	// engines without salts in their prefix cache
 	noCacheSalt quirk = "no cache_salt"
 
+	// engines without versions of weights
+	noWeightVersions quirk = "no return_weight_versions"
+
 	// engines other than vLLM
 	noResponseMessages quirk = "no enable_response_messages"
 
@@ -153,6 +156,8 @@ func (q quirk) apply(a *dialect.Request) bool {
 		}
 	case noCacheSalt:
 		d.Remove(dialect.CacheSalt)
+	case noWeightVersions:
+		d.Remove(dialect.ReturnVersions)
 	case noResponseMessages:
 		d.Restore(dialect.ResponseMessages)
 	case noStream:

@@ -153,7 +153,7 @@ func (s *stripper) object() {
 	for key := range s.Fields {
 		switch {
 		case !s.View.IDs && string(key) == "prompt_token_ids":
-			s.drop()
+			s.drop(s.SkipIDs)
 		case string(key) == "choices" && s.Peek() == '[':
 			for range s.Elements {
 				s.choices = true
@@ -173,7 +173,13 @@ func (s *stripper) choice() {
 			if s.View.IDs {
 				s.Skip()
 			} else {
-				s.drop()
+				s.drop(s.SkipIDs)
+			}
+		case "weight_versions": // of spans of these ids
+			if s.View.IDs {
+				s.Skip()
+			} else {
+				s.drop(s.Skip)
 			}
 		case "logprobs":
 			s.logprobs()
@@ -183,10 +189,11 @@ func (s *stripper) choice() {
 	}
 }
 
-// drop omits the next member, and one adjacent comma.
-func (s *stripper) drop() {
+// drop omits the next member, whose value skip steps over, and one adjacent comma.
+func (s *stripper) drop(skip func() []byte) {
 	s.out = append(s.out, s.Src[s.done:s.KeyAt]...)
-	s.SkipIDs()
+
+	skip()
 
 	if s.Peek() == ',' {
 		s.done = s.At + 1

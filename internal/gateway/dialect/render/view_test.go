@@ -27,6 +27,7 @@ func TestView(t *testing.T) {
 		{"ids, first", `{"prompt_token_ids":[3],"choices":[{"token_ids":[1],"index":0}]}`, `{"choices":[{"index":0}]}`, render.View{}},
 		{"ids, alone", `{"choices":[{ "token_ids" : [1] }]}`, `{"choices":[{}]}`, render.View{}},
 		{"ids, side by side at the end", `{"choices":[{"a":1, "prompt_token_ids":[1], "token_ids":[2]}]}`, `{"choices":[{"a":1}]}`, render.View{}},
+		{"versions of ids", `{"choices":[{"index":0,"weight_versions":[{"version":"]","start":0,"end":1}]}]}`, `{"choices":[{"index":0}]}`, render.View{}},
 		{"ids that are null", `{"choices":[{"token_ids":null,"a":1}],"prompt_token_ids":null}`, `{"choices":[{"a":1}]}`, render.View{}},
 		{"ids of every choice", `{"choices":[{"token_ids":[1],"a":1},{"token_ids":[1],"a":2}]}`, `{"choices":[{"a":1},{"a":2}]}`, render.View{}},
 		{"logprobs", `{"choices":[{"index":0,"logprobs":{"content":[` + entry + `]},"finish_reason":null}]}`, `{"choices":[{"index":0,"logprobs":null,"finish_reason":null}]}`, render.View{
