@@ -103,3 +103,29 @@ func TestMoreImagesThanAreKept(t *testing.T) {
 	require.False(t, turn.Train)
 	require.Equal(t, []string{"the prompt has 1025 images, of which only 1024 are kept"}, turn.Flaws)
 }
+
+// A prompt with another image in the place of one that the turn before had breaks its prefix, although the ids of both are
+// the same placeholders. An image more breaks nothing.
+func TestExchangedImageBreaksThePrefix(t *testing.T) {
+	t.Parallel()
+
+	l := openLog(t)
+	cat, dog := dataURL("cat"), dataURL("dog!")
+
+	for i, request := range [][]byte{
+		imageRequest(cat), imageRequest(cat, dog), imageRequest(dog, dog), imageRequest(dog, dog),
+	} {
+		r := turnRecord(i+1, "")
+		r.Request, r.Reply, r.Logprobs, r.TokenIDs = request, nil, []float64{-1}, []int32{int32(10 + i)}
+		r.PromptTokenIDs = []int32{1, 7, 10, 7, 11, 12}[:2*min(i, 2)+2]
+		require.NoError(t, l.Append(r))
+		require.NoError(t, l.Delivered(r.Turn))
+	}
+
+	var got []*rollout.PrefixBreak
+	for _, turn := range turnsOf(t, l) {
+		got = append(got, turn.PrefixBreak)
+	}
+
+	require.Equal(t, []*rollout.PrefixBreak{nil, nil, {AfterTurn: 2, At: 0}, {AfterTurn: 3, At: 6}}, got)
+}

@@ -1,17 +1,20 @@
 package trajectory
 
 import (
+	"slices"
+
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/trajectory/sequence"
 )
 
-// chain has the latest turn of each lineage. Normally a prompt begins with all tokens of the turn before it.
+// chain has the latest turn of each lineage. Normally a prompt begins with all tokens and images of the turn before it.
 type chain map[string]link
 
-// link is the latest turn of a lineage, with all its ids.
+// link is the latest turn of a lineage, with all its ids and images.
 type link struct {
-	turn int
-	ids  []int32
+	turn   int
+	ids    []int32
+	images []sequence.Image
 }
 
 // follow compares the turn with its predecessor, and replaces it. Titles and summaries are conversations of
@@ -23,11 +26,21 @@ func (c chain) follow(t *rollout.Turn) *rollout.PrefixBreak {
 	}
 
 	before, ok := c[t.Lineage]
+	at := sequence.CommonTokens(before.ids, before.images, t)
+	breaks := ok && at < len(before.ids)
+
 	if t.Delivered {
-		c[t.Lineage] = link{t.Turn, append(append(before.ids[:0:0], t.PromptTokenIDs...), t.CompletionTokenIDs...)}
+		next := link{turn: t.Turn, ids: slices.Concat(t.PromptTokenIDs, t.CompletionTokenIDs)}
+		if breaks {
+			next.images = sequence.AddImages(nil, t, 0)
+		} else {
+			next.images = sequence.AddImages(before.images, t, len(before.ids))
+		}
+
+		c[t.Lineage] = next
 	}
 
-	if at := sequence.CommonPrefix(before.ids, t.PromptTokenIDs); ok && at < len(before.ids) {
+	if breaks {
 		return &rollout.PrefixBreak{AfterTurn: before.turn, At: at}
 	}
 

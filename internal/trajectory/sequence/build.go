@@ -163,11 +163,7 @@ func (b *Builder) sequenceFor(t *rollout.Turn) *Sequence {
 	if i, ok := b.open[t.Lineage]; ok {
 		s := &b.done.Sequences[i]
 
-		at := CommonPrefix(s.TokenIDs, t.PromptTokenIDs)
-		if other, differs := s.otherImage(t); differs {
-			at = min(at, other)
-		}
-
+		at := CommonTokens(s.TokenIDs, s.Images, t)
 		if at == len(s.TokenIDs) {
 			return s
 		}
@@ -194,7 +190,7 @@ func (b *Builder) begin(t *rollout.Turn) *Sequence {
 func (s *Sequence) append(t *rollout.Turn, train bool) {
 	before := t.PromptTokenIDs[len(s.TokenIDs):]
 	s.markDoubledEnd(before)
-	s.addImages(t, len(s.TokenIDs), len(t.PromptTokenIDs))
+	s.Images = AddImages(s.Images, t, len(s.TokenIDs))
 	n := len(before) + len(t.CompletionTokenIDs)
 	s.TokenIDs = append(append(slices.Grow(s.TokenIDs, n), before...), t.CompletionTokenIDs...)
 	s.LossMask = append(s.LossMask, make(Mask, n)...)

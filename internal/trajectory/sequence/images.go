@@ -14,22 +14,26 @@ type Image struct {
 	Stop  int `json:"stop"`
 }
 
-// otherImage returns the first token at which a prompt may differ from the sequence because it has another image; false: its
-// first images are those of the sequence. The ids of two images may be the same placeholders.
-func (s *Sequence) otherImage(t *rollout.Turn) (at int, differs bool) {
-	for i, image := range s.Images {
+// CommonTokens returns how many of a conversation's ids a turn's prompt begins with. It ends before the placeholders of the
+// first image that is another one: the ids of two images may be the same.
+func CommonTokens(ids []int32, images []Image, t *rollout.Turn) int {
+	at := CommonPrefix(ids, t.PromptTokenIDs)
+
+	for i, image := range images {
 		if i >= len(t.ImageRefs) || t.ImageRefs[i].Digest != image.Digest {
-			return image.Start, true
+			return min(at, image.Start)
 		}
 	}
 
-	return 0, false
+	return at
 }
 
-// addImages adds the images of a turn's prompt that the sequence lacks. Their placeholders are among the tokens from start to
-// stop.
-func (s *Sequence) addImages(t *rollout.Turn, start, stop int) {
-	for i := len(s.Images); i < len(t.ImageRefs); i++ {
-		s.Images = append(s.Images, Image{ImageRef: t.ImageRefs[i], Turn: t.Turn, Start: start, Stop: stop})
+// AddImages adds the images of a turn's prompt that a conversation lacks. Their placeholders are among the prompt's tokens
+// from start on.
+func AddImages(images []Image, t *rollout.Turn, start int) []Image {
+	for i := len(images); i < len(t.ImageRefs); i++ {
+		images = append(images, Image{ImageRef: t.ImageRefs[i], Turn: t.Turn, Start: start, Stop: len(t.PromptTokenIDs)})
 	}
+
+	return images
 }
