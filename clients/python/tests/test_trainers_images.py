@@ -12,8 +12,8 @@ from pictured import described, png, record_of, seeing, with_data
 from rolloutd import Image, ProtocolError, Sequence
 from rolloutd.aio import AsyncClient
 from rolloutd.trainers import Limits, fit, trained, untrained, verifiers, verl
-from rolloutd.trainers.images import pictures, with_images
-from rolloutd.trainers.rules import unseen
+from rolloutd.trainers.images import pictured, pictures, with_images
+from rolloutd.trainers.rules import Losses, unseen
 
 CAT, DOG = b"cat", b"dog!"
 
@@ -86,3 +86,13 @@ def test_an_image_that_is_none_is_refused(data: bytes) -> None:
 def test_fields_of_an_image() -> None:
     raw = described(CAT, 4, turn=2, start=3, stop=6)
     assert Image.of(raw) == Image(2, 0, 3, 6, raw["digest"], "image/png", 4, 3, "")
+
+
+def test_a_sequence_with_an_image_that_is_none_is_left_out_and_counted() -> None:
+    good, bad, blind = with_data(png((255, 0, 0))), with_data(b"GIF89a"), seeing()
+    record, losses, lacks = pictured(record_of(good, bad, blind))
+    assert record.sequences == (good, blind)
+    assert losses == Losses(dropped=1, trained_tokens=4)
+    (lack,) = lacks
+    assert lack.startswith("rollout r, sequence 0: image 0 cannot be read: ")
+    assert untrained(pictured(record_of(bad))[0]) == "rollout r has no tokens to train on"

@@ -24,6 +24,7 @@ from .engine import Call, Engine, Reply
 from .errors import UnscoredError
 from .trainers import Health, Limits, Losses, Record, batch_health, fit, longest, trained, untrained
 from .trainers.experts import Shape, routed
+from .trainers.images import pictured
 from .trainers.running import pinned, run_group, run_rollout
 from .trainers.verl import outputs
 from .trl.rollouts import instruction_of
@@ -98,11 +99,16 @@ class RolloutdAgentLoop(AgentLoopBase):
         return GroupOutputs([self._outputs(record, row) for record in records], health)
 
     def _fitted(self, record: Record) -> tuple[Record, Losses]:
-        """What the trainer can take of a record, and what its lengths cost."""
+        """What the trainer can take of a record, and what its lengths and unreadable images cost."""
         config = self.rollout_config
         record, losses = fit(record, Limits(prompt=config.prompt_length, response=config.response_length))
         if losses != Losses():
             log.warning("rollout %s: %s exceed the lengths of the trainer", record.rollout_id, losses)
+        if self._sees():
+            record, lost, lacks = pictured(record)
+            losses += lost
+            for lack in lacks:
+                log.warning("left out: %s", lack)
         if self._replays():
             record, lacks = routed(record)
             for lack in lacks:

@@ -11,7 +11,8 @@ from typing import Any
 from ..aio import AsyncClient
 from ..errors import NotFoundError, ProtocolError
 from ..types import Image, Sequence
-from .rules import unseen
+from .record import Record
+from .rules import Losses, unseen
 
 
 def pictures(sequence: Sequence) -> list[Any]:
@@ -27,6 +28,20 @@ def pictures(sequence: Sequence) -> list[Any]:
         except (OSError, ValueError, SyntaxError, Pictures.DecompressionBombError) as err:
             raise ProtocolError(f"rollout {sequence.rollout_id}, sequence {sequence.number}: image {number} cannot be read: {err}") from err
     return found
+
+
+def pictured(record: Record) -> tuple[Record, Losses, list[str]]:
+    """The record with the sequences whose images PIL reads, what leaving out the others costs, and why each was left out."""
+    kept, losses, lacks = [], Losses(), []
+    for sequence in record.sequences:
+        try:
+            if any(sequence.loss_mask):
+                pictures(sequence)
+            kept.append(sequence)
+        except ProtocolError as err:
+            losses += Losses(dropped=1, trained_tokens=sum(sequence.loss_mask))
+            lacks.append(str(err))
+    return replace(record, sequences=tuple(kept)), losses, lacks
 
 
 async def with_images(client: AsyncClient, sequences: Iterable[Sequence]) -> list[Sequence]:
