@@ -5,24 +5,20 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/rolloutd/rolloutd/internal/catalog"
-	"github.com/rolloutd/rolloutd/internal/catalog/probe"
 	"github.com/rolloutd/rolloutd/internal/cli"
-	"github.com/rolloutd/rolloutd/internal/config"
-	"github.com/rolloutd/rolloutd/internal/daemon"
+	"github.com/rolloutd/rolloutd/internal/cli/client"
 )
-
-// askTime bounds a question to the gateway.
-const askTime = 5 * time.Second
 
 // endpointLine is what upstream ls prints of an endpoint.
 type endpointLine struct {
-	// what this process sees
+	// what the server sees
 	catalog.Status
 
 	// as the gateway has it; "": the gateway does not answer
@@ -34,9 +30,9 @@ func upstreamLs(s std) *cobra.Command {
 		Use:   "ls",
 		Short: "List the endpoints, with a probe of each",
 		Args:  cli.Arguments(),
-		Long: "Ls lists the named endpoints: their URLs by the configuration and environment of this process, their state at the\n" +
-			"gateway, and the answer to GET /models from this machine. It makes no model call. It exits with 1 if a configured\n" +
-			"endpoint gives no list of models.",
+		Long: "Ls lists the named endpoints of the server: their URLs, the answer to GET /models from the server's machine, and\n" +
+			"their state at the gateway that the server asks. It makes no model call. It exits with 1 if a configured endpoint\n" +
+			"gives no list of models.",
 	}
 	listsEndpoints(s, cmd)
 
@@ -45,16 +41,16 @@ func upstreamLs(s std) *cobra.Command {
 
 // listsEndpoints makes a command list the endpoints.
 func listsEndpoints(s std, cmd *cobra.Command) {
-	f, asJSON := settings{s: s}, false
-	f.register(cmd)
+	asJSON := false
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the endpoints as JSON")
+	connect := serverFlag(cmd, s)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		cfg, err := f.load(nil)
-		if err != nil {
-			return err
-		}
+		c := connect()
 
-		lines, ill, unasked := listEndpoints(cmd.Context(), cfg)
+		lines, unasked, err := listEndpoints(cmd.Context(), c)
+		if err != nil {
+			return hint(err, c)
+		}
 
 		if asJSON {
 			err = json.NewEncoder(s.out).Encode(lines)
@@ -66,13 +62,16 @@ func listsEndpoints(s std, cmd *cobra.Command) {
 			fmt.Fprintln(s.err, "the state at the gateway is not known:", unasked)
 		}
 
-		if err == nil && ill {
+		if err == nil && slices.ContainsFunc(lines, endpointLine.ill) {
 			err = exitError(cli.ExitError)
 		}
 
 		return err
 	}
 }
+
+// ill says whether an endpoint that is configured gives no list of models.
+func (l endpointLine) ill() bool { return l.URL != "" && !l.Answers }
 
 func printEndpoints(w io.Writer, lines []endpointLine) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
@@ -93,49 +92,38 @@ func dash(text string) string {
 	return text
 }
 
-// listEndpoints probes all endpoints at once. ill: one that is configured gives no list of models. unasked is why the
-// gateway did not say the state of an endpoint.
-func listEndpoints(ctx context.Context, cfg config.Config) (lines []endpointLine, ill bool, unasked error) {
-	// without the default that ModelLookup has for the scripted model
-	set := func(variable string) string { return cfg.ModelEnv[variable] }
+// listEndpoints asks the server for the endpoints. unasked is why it did not say the state of one at the gateway.
+func listEndpoints(ctx context.Context, c *client.Client) (lines []endpointLine, unasked, err error) {
+	all, err := c.Endpoints(ctx)
 
-	for _, found := range probe.All(ctx, cfg.ModelLookup, set) {
+	for _, found := range all {
 		l := endpointLine{Status: found}
 
 		if unasked == nil {
-			l.State, unasked = stateAtGateway(ctx, cfg, l.Name)
+			var load catalog.Load
+
+			load, unasked = c.EndpointLoad(ctx, l.Name)
+			l.State = stateOf(load, unasked)
 		}
 
 		lines = append(lines, l)
 	}
 
-	for _, l := range lines {
-		ill = ill || l.URL != "" && !l.Answers
-	}
-
-	return lines, ill, unasked
+	return lines, unasked, err
 }
 
-// stateAtGateway is the state of an endpoint at the gateway.
-func stateAtGateway(ctx context.Context, cfg config.Config, name string) (string, error) {
-	c, err := daemon.Trainer(cfg)
-	if err != nil {
-		return "", err
-	}
-
-	ctx, cancel := context.WithTimeout(ctx, askTime)
-	defer cancel()
-
-	switch st, err := c.Upstream(ctx, name); {
-	case err != nil:
-		return "", trainerError(err, cfg)
-	case st.Unreachable != "":
-		return st.Unreachable, nil
-	case st.Paused:
-		return "paused until " + st.Until.Local().Format(time.DateTime), nil
-	case st.Busy != "":
-		return st.Busy, nil
+// stateOf is the state of an endpoint at the gateway; "": it is not known.
+func stateOf(load catalog.Load, unasked error) string {
+	switch {
+	case unasked != nil:
+		return ""
+	case load.Unreachable != "":
+		return load.Unreachable
+	case load.PausedUntil != nil:
+		return "paused until " + load.PausedUntil.Local().Format(time.DateTime)
+	case load.Busy != "":
+		return load.Busy
 	default:
-		return "open", nil
+		return "open"
 	}
 }

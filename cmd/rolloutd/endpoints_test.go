@@ -1,62 +1,59 @@
 package main
 
 import (
-	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/rolloutd/rolloutd/internal/network/lostconn/lostconntest"
 )
 
-// Each endpoint is probed with its key, and its list names what is wrong with it.
-func TestEndpointsAreProbed(t *testing.T) {
+// The endpoints are those of the server, whatever the environment of the command has.
+func TestEndpointsOfTheServer(t *testing.T) {
 	t.Parallel()
 
+	answers := map[string]string{
+		"/endpoints": `{"endpoints":[
+			{"endpoint":"vllm","url":"gpu-1:8000","probe":"answers, models: 1","answers":true},
+			{"endpoint":"openai","url":"gpu-2:8000","probe":"unreachable (dial)","answers":false},
+			{"endpoint":"scripted","probe":"not configured: SCRIPTED_URL is not set","answers":false}]}`,
+		"/endpoints/vllm":     `{"in_flight":1,"queued":0}`,
+		"/endpoints/openai":   `{"in_flight":0,"queued":0,"busy":"waits","unreachable":"gpu-2:8000 is unreachable since 12:00:00"}`,
+		"/endpoints/scripted": `{"in_flight":0,"queued":0,"busy":"7 calls wait"}`,
+	}
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("Authorization") != "Bearer sk-right" {
-			w.WriteHeader(http.StatusUnauthorized)
-			return
-		}
-
-		_, _ = w.Write([]byte(`{"data":[{"id":"a"},{"id":"b"}]}`))
+		_, _ = w.Write([]byte(answers[r.URL.Path]))
 	}))
 	t.Cleanup(srv.Close)
 
-	vars := map[string]string{
-		"ROLLOUTD_DATA": t.TempDir(),
-		"VLLM_URL":      srv.URL, "VLLM_API_KEY": "sk-right",
-		"OPENAI_BASE_URL": srv.URL + "/v1", "OPENAI_API_KEY": "sk-wrong",
-		"SCRIPTED_URL": "http://" + lostconntest.Refusing(t) + "/v1",
+	for _, command := range [][]string{{"upstream"}, {"endpoints", "ls"}} {
+		vars := map[string]string{"VLLM_URL": "http://elsewhere:1"}
+		code, out, errText := rolloutd(t.Context(), vars, append(command, "--server", srv.URL)...)
+		require.Equal(t, 1, code, "one that is configured does not answer: %s", errText)
+		require.Regexp(t, `vllm +gpu-1:8000 +open +answers, models: 1\n`, out)
+		require.Regexp(t, `openai +gpu-2:8000 +gpu-2:8000 is unreachable since 12:00:00 +unreachable \(dial\)\n`, out)
+		require.Regexp(t, `scripted +- +7 calls wait +not configured: SCRIPTED_URL is not set\n`, out)
 	}
-	code, out, errText := rolloutd(t.Context(), vars, "endpoints", "ls", "--json")
-	require.Equal(t, 1, code, errText)
-
-	var lines []endpointLine
-	require.NoError(t, json.Unmarshal([]byte(out), &lines))
-
-	probes := map[string]string{}
-	for _, l := range lines {
-		probes[l.Name] = l.Probe
-
-		require.NotContains(t, out, "sk-")
-	}
-
-	require.Equal(t, "answers, models: 2", probes["vllm"])
-	require.Equal(t, "answers 401 Unauthorized", probes["openai"])
-	require.Regexp(t, `^unreachable \(.*connection refused\)$`, probes["scripted"])
-	require.Equal(t, "not configured: HF_ROUTER_API_KEY is not set", probes["hf_router"])
-	require.Contains(t, errText, "the state at the gateway is not known: no key in ")
 }
 
-// The scripted model at its default address is missing in most deployments, which is no fault.
-func TestMissingScriptedModelIsNoFault(t *testing.T) {
+// Without a gateway the probes are shown, and why the rest is missing. An endpoint that is not configured is no fault.
+func TestEndpointsWithoutAGateway(t *testing.T) {
 	t.Parallel()
 
-	code, out, errText := rolloutd(t.Context(), map[string]string{"ROLLOUTD_DATA": t.TempDir()}, "upstream")
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/endpoints" {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			_, _ = w.Write([]byte(`{"detail":"gateway: connection refused","kind":"Unavailable"}`))
+
+			return
+		}
+
+		_, _ = w.Write([]byte(`{"endpoints":[{"endpoint":"openai","probe":"not configured: OPENAI_API_KEY is not set"}]}`))
+	}))
+	t.Cleanup(srv.Close)
+
+	code, out, errText := rolloutd(t.Context(), nil, "upstream", "ls", "--json", "--server", srv.URL)
 	require.Zero(t, code, errText)
-	// a scripted model of this machine may listen at the default address
-	require.Regexp(t, `scripted +- +- +not configured: SCRIPTED_URL is not set|scripted .* answers, models: `, out)
+	require.JSONEq(t, `[{"endpoint":"openai","probe":"not configured: OPENAI_API_KEY is not set","answers":false}]`, out)
+	require.Contains(t, errText, "gateway: connection refused")
 }

@@ -29,8 +29,8 @@ func upstreamCommand(s std) *cobra.Command {
 		Long: "Without a command it lists the endpoints, as ls does.\n\n" +
 			"While an endpoint is paused, no call to it begins and agents wait. NAME is the name of an endpoint (vllm, openai,\n" +
 			"hf_router, scripted), or HOST:PORT of an endpoint without a name. A pause ends after --for.\n" +
-			"The commands ask the gateway's trainer API at ROLLOUTD_TRAINER_URL (default http://127.0.0.1:7071), no server, and need\n" +
-			"the deployment's key: --data names the gateway's data folder, or ROLLOUTD_ENCRYPTION_KEY has it.",
+			"All commands but ls ask the gateway's trainer API at ROLLOUTD_TRAINER_URL (default http://127.0.0.1:7071), no server,\n" +
+			"and need the deployment's key: --data names the gateway's data folder, or ROLLOUTD_ENCRYPTION_KEY has it.",
 	}
 
 	listsEndpoints(s, cmd)

@@ -17,6 +17,9 @@ type Load struct {
 	// why new rollouts wait; absent: they do not
 	Busy string `json:"busy,omitempty"`
 
+	// that no connection to the endpoint can be made, since when, why, and what happens to its rollouts; absent: one can
+	Unreachable string `json:"unreachable,omitempty"`
+
 	// since when nothing came from the endpoint, though it has calls; absent: something does
 	SilentSince *time.Time `json:"silent_since,omitempty"`
 

@@ -44,6 +44,7 @@ func (e endpoints) Load(ctx context.Context, name string) (catalog.Load, error) 
 
 	return catalog.Load{
 		Version: s.Version, InFlight: s.InFlight, Queued: s.Queued, PausedUntil: known(s.Until), Busy: s.Busy,
+		Unreachable: s.Unreachable,
 		SilentSince: known(s.SilentSince), Faults: s.Faults, Audit: auditOf(s.Audit),
 	}, nil
 }

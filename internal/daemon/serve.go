@@ -64,7 +64,8 @@ func (d *Daemon) serveTier() tier.Tier {
 			release := func() error { return errors.Join(search.Close(), closeTools()) }
 
 			fleet := hostapi.NewClient(d.store, d.key)
-			engine := rollouts.New(d.temporal, d.workflowQueue(), d.store, temporalx.DataConverter(d.key), fleet)
+			reads := temporalx.Prompt{Client: d.temporal}
+			engine := rollouts.New(reads, d.workflowQueue(), d.store, temporalx.DataConverter(d.key), fleet)
 			list := searchable{engine, search}
 
 			edge, err := d.edge(tokens, tools, list, fleet)

@@ -12,6 +12,7 @@ import (
 	"go.temporal.io/sdk/interceptor"
 	sdklog "go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/temporal"
+	"google.golang.org/grpc"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/seal"
@@ -84,6 +85,10 @@ func ClientOptions(o Options) (client.Options, error) {
 	options.Identity = o.Identity
 	// large payloads are compressed, and encrypted bytes do not compress
 	options.ConnectionOptions.GrpcCompression = &client.GrpcCompressionNone{}
+	options.ConnectionOptions.DialOptions = append(
+		options.ConnectionOptions.DialOptions,
+		grpc.WithChainUnaryInterceptor(endPrompt),
+	)
 	options.DataConverter = DataConverter(o.Key)
 	options.FailureConverter = FailureConverter(o.Key)
 	options.MetricsHandler = o.Metrics

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/google/uuid"
+
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/producer"
 	"github.com/rolloutd/rolloutd/internal/rollout"
@@ -17,6 +19,9 @@ import (
 
 // maxCandidates bounds the ids of each kind that are compared with the begin of an id.
 const maxCandidates = 100
+
+// wholeID is the length of the ids that servers give.
+const wholeID = 36
 
 // Resolve returns the id of the rollout or group that has this id, or whose id alone begins with it. An id that
 // nothing begins with is returned as it is: the caller's request says what it needs, and so do the errors of a
@@ -57,6 +62,11 @@ func resolve(
 	begin func(context.Context, string) ([]string, error),
 	exists func() bool,
 ) (string, error) {
+	// a whole id needs no list, which may not be there while Temporal is away
+	if len(id) == wholeID && uuid.Validate(id) == nil {
+		return id, nil
+	}
+
 	found, err := begin(ctx, id)
 	if err != nil || len(found) == 0 || slices.Contains(found, id) || exists() {
 		return id, nil //nolint:nilerr // the caller's own request reports it

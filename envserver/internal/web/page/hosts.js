@@ -55,7 +55,8 @@ function calls(load) {
     `${load.in_flight} in flight, ${load.queued} waiting`,
     load.version ? small("weights " + load.version) : null,
     load.paused_until ? small("paused until " + new Date(load.paused_until).toLocaleString(), "warn") : null,
-    load.busy ? small("new rollouts wait: " + load.busy, "warn") : null,
+    load.unreachable ? small(load.unreachable, "bad") : null,
+    load.busy && load.busy !== load.unreachable ? small("new rollouts wait: " + load.busy, "warn") : null,
     load.silent_since ? small(`silent since ${new Date(load.silent_since).toLocaleTimeString()}: it may be frozen`, "bad") : null,
     faults.length ? small(faults.join(", "), "bad") : null,
   ];
