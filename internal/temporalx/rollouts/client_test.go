@@ -254,8 +254,8 @@ func TestStateOfAnEndedRollout(t *testing.T) {
 	require.Equal(t, time.Unix(40, 0).UTC(), *s.FinishedAt)
 }
 
-// If no worker answers in time, a rollout has the state of Temporal's list and no error. A rollout that is
-// not queued reports that it waits for a worker.
+// If no worker answers in time, a rollout has the state of Temporal's list and no error, and reports that it waits for
+// a worker.
 func TestStateWithoutAWorker(t *testing.T) {
 	t.Parallel()
 	rc, f, _ := newClient(t)
@@ -268,7 +268,7 @@ func TestStateWithoutAWorker(t *testing.T) {
 		serviceerror.NewFailedPrecondition("no poller seen for task queue recently, worker may be down"),
 	} {
 		for phase, waiting := range map[rollout.Phase]string{
-			rollout.PhaseQueued: "",
+			rollout.PhaseQueued: "no worker has begun it: none runs, or none of the current build",
 			rollout.PhaseAgent:  "no worker answers; the rollout continues when one does",
 		} {
 			f.workflows[rollout.WorkflowID("r1")].state.Phase = phase

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
@@ -124,12 +125,10 @@ func (c *Client) running(
 			return s, err
 		}
 
-		if s.Phase != rollout.PhaseQueued {
-			s.Waiting = "no worker answers; the rollout continues when one does"
-		}
+		s.Waiting = unworked(s)
 	}
 
-	if s.Phase == rollout.PhaseQueued {
+	if s.Phase == rollout.PhaseQueued && s.Waiting == "" {
 		s.Waiting = c.waiting(d.GetPendingActivities())
 	}
 
@@ -138,6 +137,21 @@ func (c *Client) running(
 	}
 
 	return s, nil
+}
+
+// firstTask is how long a rollout may wait for the worker that begins it before that is worth a word.
+const firstTask = 10 * time.Second
+
+// unworked is why a rollout waits for which no worker answers; "": it is not known.
+func unworked(s rollout.State) string {
+	switch {
+	case s.Phase != rollout.PhaseQueued:
+		return "no worker answers; the rollout continues when one does"
+	case s.AsOf == nil && time.Since(s.StartedAt) > firstTask:
+		return "no worker has begun it: none runs, or none of the current build"
+	default:
+		return ""
+	}
 }
 
 // maxWaiting bounds the reason of a retry, in characters.
