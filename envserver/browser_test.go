@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rolloutd/rolloutd/envserver"
+	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/host/fleet"
 	"github.com/rolloutd/rolloutd/internal/producer"
 	"github.com/rolloutd/rolloutd/internal/rollout"
@@ -259,11 +261,27 @@ func TestPageOfTheForm(t *testing.T) {
 	require.Equal(t, specs[0], specs[1])
 }
 
-// An operator sees hosts, endpoints and what waits, and drains a host.
+// awayAtFirst is an engine whose first list of rollouts fails, as while Temporal is away.
+type awayAtFirst struct {
+	*fake
+
+	lists atomic.Int32
+}
+
+func (a *awayAtFirst) List(ctx context.Context, q rollout.Filter) (rollout.Page, error) {
+	if a.lists.Add(1) == 1 {
+		return rollout.Page{}, fault.New(fault.Unavailable, "Temporal does not answer")
+	}
+
+	return a.fake.List(ctx, q)
+}
+
+// An operator sees hosts, endpoints and what waits, and drains a host. The page goes on where the list of what waits fails.
 func TestPageOfHosts(t *testing.T) {
 	t.Parallel()
 
 	r := start(t, withWeb, func(o *envserver.Options) {
+		o.Rollouts = &awayAtFirst{fake: o.Rollouts.(*fake)}
 		o.Fleet = &fakeHosts{host: fleet.Host{
 			Name: "gpu-1", State: fleet.Running, Load: 1.5, CPUs: 8, Version: "v1 <b>", SeenAt: time.Unix(1_700_000_000, 0),
 			Backends: map[string]fleet.Room{"local": {Slots: 8, Used: 3, Warm: 1}},

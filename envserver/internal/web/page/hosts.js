@@ -11,10 +11,12 @@ const most = 100; // of the rollouts whose state is asked for
 export async function list() {
   const probes = seldom(endpoints);
   const draw = async () => {
-    const [hosts, known, running] = await Promise.all([get("hosts").catch((error) => error), probes(), get(`rollouts?status=running&detail=true&limit=${most}`)]);
+    const running = get(`rollouts?status=running&detail=true&limit=${most}`);
+    running.catch(() => {}); // the rest is shown first: it does not need Temporal, which may be away
+    const [hosts, known] = await Promise.all([get("hosts").catch((error) => error), probes()]);
     drawHosts(hosts, draw);
     await drawEndpoints(known ?? []);
-    drawWaiting(running);
+    drawWaiting(await running);
   };
   await keep(draw);
 }

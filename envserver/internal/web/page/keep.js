@@ -4,13 +4,19 @@ import { complain } from "./dom.js";
 const every = 5000;
 let pageLeft = new AbortController();
 
-/** keep draws now and then at intervals until stop is called. */
+/** keep draws now and then at intervals until stop is called, also while the server, or a part that it needs, is away. */
 export async function keep(draw) {
   stop();
   pageLeft = new AbortController();
   const { signal } = pageLeft;
-  await draw();
   let failed = false;
+  try {
+    await draw();
+  } catch (error) {
+    if (error.status < 500 || error.name === "AbortError") throw error;
+    if (!signal.aborted) complain(error.message);
+    failed = true;
+  }
   const again = async () => {
     if (signal.aborted) return;
     try {
