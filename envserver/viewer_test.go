@@ -336,13 +336,18 @@ func TestPageShowsFiles(t *testing.T) {
 
 		after := "        elif char == ',' and not quoted:\n            fields.append(field)\n            field = ''\n        else:\n            field += char\n    fields.append(field)\n    return fields"
 		res.WorkdirFiles = map[string]string{
+			"/home/user/given.txt":            "as it ended",
 			"/code/parser.py":                 "def split(line):\n" + after + "\n",
 			"/code/deep/er/<b>x</b>.txt":      "<script>document.title='owned'</script>",
 			"/code/__proto__/constructor.txt": strings.Repeat("é", 8000),
 		}
 		res.FilesExtra = []string{"/code/logo.png"}
 	}
-	r.begin("files")
+
+	body, err := json.Marshal(task("files", "x", "upload_files", map[string]string{"/home/user/given.txt": "<i>as given</i>"}))
+	require.NoError(t, err)
+	status, _, out := r.do("POST", "/rollouts", string(body))
+	require.Equal(t, http.StatusAccepted, status, out)
 
 	b := newBrowser(t, 1440, 1000)
 	b.run(chromedp.Navigate(r.url + "/web/#/rollouts/files?tab=files"))
@@ -350,10 +355,11 @@ func TestPageShowsFiles(t *testing.T) {
 	b.waitForText("#panel-files", "logo.png not collected")
 	b.waitForText("#panel-files .folder .folder > summary", "__proto__/")
 	b.waitForText("#panel-files h3 + ul", "/code/notes.md written in turn 4")
-	b.waitForText("#panel-files", "The files at the start are not kept")
+	b.waitForText("#panel-files", "changed")
 	b.eventually(`(document.querySelectorAll("#panel-files .file-item").forEach((e) => (e.open = true)), true)`)
 	b.waitForText("#panel-files", "Against the file before the first edit")
-	b.waitForText("#panel-files .diff .line.removed", "if field:")
+	b.waitForText("#panel-files", "Against the file as the task gave it")
+	b.eventually(`["if field:", "<i>as given</i>"].every((part) => [...document.querySelectorAll("#panel-files .diff .line.removed")].some((line) => line.textContent.includes(part)))`)
 	b.waitForText("#panel-files", "<script>document.title='owned'</script>")
 	b.waitForText("#panel-files", "This is the beginning of the file.")
 	b.eventually(`document.title === "files – rolloutd" && document.querySelectorAll("main script").length === 0`)

@@ -6,11 +6,19 @@ import { why } from "./transcript.js";
 /** calls returns the node of the turns of a trace; onTurn opens a turn. */
 export function calls(turns, onTurn) {
   if (!turns.length) return el("p", { class: "quiet" }, "No model call was recorded.");
-  const heads = [{ number: "Turn" }, "Kind", { number: "Prompt" }, { number: "Cached" }, { number: "Sampled" }, "Finish", "Train", { number: "First byte" }, { number: "Latency" }, "Weights"];
-  const rows = turns.map((t) => [
-    { number: t.turn }, t.kind, { number: t.usage.prompt_tokens || t.prompt_token_ids || "–" }, { number: t.usage.cached_prompt_tokens || "" }, { number: t.usage.completion_tokens || t.completion_token_ids || "–" },
-    visible(t.finish_reason ?? ""), t.train ? "yes" : "no", { number: seconds(t.first_byte_s || null) }, { number: seconds(t.latency_s) }, visible(t.model_version ?? ""),
-  ]);
+  const known = (of) => turns.some((t) => of(t)); // else the column is left out
+  const columns = [
+    [{ number: "Turn" }, (t) => ({ number: t.turn })], ["Kind", (t) => t.kind],
+    [{ number: "Prompt" }, (t) => ({ number: t.usage.prompt_tokens || t.prompt_token_ids || "–" })],
+    known((t) => t.usage.cached_prompt_tokens) && [{ number: "Cached" }, (t) => ({ number: t.usage.cached_prompt_tokens || "" })],
+    [{ number: "Sampled" }, (t) => ({ number: t.usage.completion_tokens || t.completion_token_ids || "–" })],
+    ["Finish", (t) => visible(t.finish_reason ?? "")], ["Train", (t) => (t.train ? "yes" : "no")],
+    known((t) => t.first_byte_s) && [{ number: "First byte" }, (t) => ({ number: seconds(t.first_byte_s || null) })],
+    [{ number: "Latency" }, (t) => ({ number: seconds(t.latency_s) })],
+    known((t) => t.model_version) && ["Weights", (t) => visible(t.model_version ?? "")],
+  ].filter(Boolean);
+  const heads = columns.map(([name]) => name);
+  const rows = turns.map((t) => columns.map(([, cell]) => cell(t)));
   const [head, body] = table(heads, rows);
   [...body.children].forEach((row, i) => {
     const remarks = why(turns[i]);

@@ -4,40 +4,43 @@ import { painter } from "./code.js";
 import { diff, paintDiff } from "./diff.js";
 import { el } from "./dom.js";
 import { block, visible } from "./text.js";
-import { fileChange } from "./toolcall.js";
 
 const kept = 8000; // characters of a file in a result
 const deepest = 20; // folders that are shown as folders
 
-/** files returns the node of a result's files. turns are those of the trace, times those of tool calls; onTurn opens a turn. */
-export function files(path, turns, times, onTurn) {
+/** files returns the node of a result's files. calls are those of the transcript in order; onTurn opens a turn. */
+export function files(path, calls, onTurn) {
   const node = el("div", {}, el("p", { class: "quiet" }, "Loading …"));
-  get(path + "/result").then((result) => node.replaceChildren(...draw(result, changesOf(turns, times), onTurn)), (error) => node.replaceChildren(el("p", { class: "bad" }, error.message)));
+  Promise.all([get(path + "/result"), given(path)])
+    .then(([result, start]) => node.replaceChildren(...draw(result, start, changesOf(calls), onTurn)), (error) => node.replaceChildren(el("p", { class: "bad" }, error.message)));
   return node;
 }
 
-// changesOf returns the calls that changed a file, in order: {path, turn, edits or content}.
-function changesOf(turns, times) {
-  return turns.filter((turn) => turn.delivered && !turn.broken).flatMap((turn) => turn.parts
-    .filter((part) => part.kind === "tool_call" && !part.bytes && !times.get(part.call_id)?.failed)
-    .map((part) => ({ ...fileChange(part.text), turn: turn.turn })).filter((change) => change.path));
+// given returns the files that the task gave, as [path, text]. They are not known for ever, nor to everybody.
+async function given(path) {
+  const { arguments: args } = await get(path + "/arguments").catch(() => ({}));
+  return Object.entries(args?.upload_files ?? {}).filter(([, text]) => typeof text === "string");
 }
+
+// changesOf returns what calls changed, in order: {path, turn, edits or content}.
+const changesOf = (calls) => calls.filter((call) => call.change && call.failure() === null).map(({ change, turn }) => ({ ...change, turn }));
 
 // A tool's path may be relative to the workdir.
 const names = (name, { path }) => name === path || (!path.startsWith("/") && name.endsWith("/" + path.replace(/^(\.\/)+/, "")));
 
-function draw(result, changes, onTurn) {
+function draw(result, start, changes, onTurn) {
   const texts = new Map(Object.entries({ ...result.workdir_files, ...result.files }));
   const all = [...texts.keys(), ...(result.files_extra ?? [])].sort((a, b) => a.localeCompare(b));
   const gone = [...new Set(changes.filter((change) => !all.some((name) => names(name, change))).map((change) => change.path))];
   const one = (name, label) => {
     const own = changes.filter((change) => names(name, change));
-    return texts.has(name) ? file(name, label, texts.get(name), own, onTurn) : el("p", { class: "quiet" }, el("code", {}, visible(label)), " not collected", links(own, onTurn));
+    const before = start.find(([path]) => names(name, { path }))?.[1];
+    return texts.has(name) ? file({ name, label, text: texts.get(name), before, own }, onTurn) : el("p", { class: "quiet" }, el("code", {}, visible(label)), " not collected", links(own, onTurn));
   };
   return [
     all.length ? el("div", { class: "tree" }, folder(treeOf(all), one)) : el("p", { class: "quiet" }, "No file was collected."),
     gone.length ? [el("h3", {}, "Written or edited, and not among these files"), el("ul", {}, gone.slice(0, 200).map((name) => el("li", {}, el("code", {}, visible(name)), links(changes.filter((change) => change.path === name), onTurn)))), gone.length > 200 ? el("p", { class: "quiet" }, `and ${gone.length - 200} more`) : null] : null,
-    el("p", { class: "quiet" }, "The files at the start are not kept. What the agent's tools wrote and edited is known by its calls; what commands changed is not marked. At most 64 text files are collected, of each the first 8,000 characters."),
+    el("p", { class: "quiet" }, "Of the files at the start those that the task gave are known. What the agent's tools did to others is known by its calls; what commands changed in them is not marked. At most 64 text files are collected, of each the first 8,000 characters."),
   ].flat().filter(Boolean);
 }
 
@@ -71,21 +74,24 @@ function folder(entries, one) {
 
 const links = (own, onTurn) => own.slice(0, 12).map(({ turn, edits }) => [" ", el("button", { type: "button", class: "quiet-button", click: () => onTurn(turn) }, `${edits ? "edited" : "written"} in turn ${turn}`)]);
 
-function file(name, label, text, own, onTurn) {
+function file({ name, label, text, before, own }, onTurn) {
   const cut = [...text].length >= kept;
-  const item = el("details", { class: "file-item" }, el("summary", {}, el("code", {}, visible(label)), el("span", { class: "chips" }, own.length ? el("span", { class: "warn" }, own[0].edits ? "edited" : "written") : null, counted(text.split("\n").length))));
+  if (cut) before = before && [...before].slice(0, kept).join("");
+  const changed = own.length ? (own[0].edits ? "edited" : "written") : before !== undefined && before !== text ? "changed" : null;
+  const item = el("details", { class: "file-item" }, el("summary", {}, el("code", {}, visible(label)), el("span", { class: "chips" }, changed ? el("span", { class: "warn" }, changed) : null, counted(text.split("\n").length))));
   item.addEventListener("toggle", () => {
     if (item.childElementCount > 1) return;
-    item.append(own.length ? el("p", {}, links(own, onTurn)) : "", ...difference(text, own, cut), block(text, { className: "file", paint: painter(name) }), cut ? el("p", { class: "quiet" }, "This is the beginning of the file.") : "");
+    item.append(own.length ? el("p", {}, links(own, onTurn)) : "", ...difference(text, before, own, cut), block(text, { className: "file", paint: painter(name) }), cut ? el("p", { class: "quiet" }, "This is the beginning of the file.") : "");
   });
   return item;
 }
 
-// difference shows a file against what it was before the agent's first edit.
-function difference(text, own, cut) {
-  if (!own.length) return [];
-  const before = cut ? null : undo(text, own);
-  const note = before !== null ? "Against the file before the first edit, as the edits say:"
+// difference shows a file against what the task gave, or else against what it was before the agent's first edit.
+function difference(text, given, own, cut) {
+  if (given === text) return [el("p", { class: "quiet" }, "As the task gave it.")];
+  if (!own.length && given === undefined) return [];
+  const before = given ?? (cut ? null : undo(text, own));
+  const note = given !== undefined ? "Against the file as the task gave it:" : before !== null ? "Against the file before the first edit, as the edits say:"
     : own.some((change) => !change.edits) ? "The agent wrote the whole file: what was there before is not known."
       : cut ? "The file is too long to undo its edits." : "The edits do not lead to this text: something else changed the file too.";
   return [el("p", { class: "quiet" }, note), before === null ? "" : block(text, { className: "diff", paint: () => paintDiff(diff(before, text)) })];

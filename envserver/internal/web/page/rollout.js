@@ -85,7 +85,7 @@ export async function rollout(id, query) {
     ["calls", "Model calls", later(() => calls(left.turns, openTurn))],
     ["verifier", "Verifier", later(() => verifier(head))],
     ["tokens", "Tokens", later(() => truth.node)],
-    ["files", "Files", later(() => files(path, left.turns, left.times, openTurn))],
+    ["files", "Files", later(() => files(path, left.called, openTurn))],
     ["logs", "Logs", () => el("div", {}, head ? logs(path) : null, el("h3", {}, "Events"), log)],
     ["data", "Data", later(() => data(path, head))],
   ], (tab) => {
@@ -201,7 +201,7 @@ function standing(state, head, turns) {
   const end = state.finished_at ? Date.parse(state.finished_at) : Date.now();
   const badge = state.outcome ? outcome(state) : el("span", { class: "running" }, state.phase.replaceAll("_", " "));
   badge.classList.add("badge");
-  const reward = typeof (head?.reward ?? state.reward) === "number" ? el("span", { class: "reward" }, "reward ", el("b", {}, String(head?.reward ?? state.reward))) : state.outcome ? el("span", { class: "reward quiet" }, "no reward") : null;
+  const reward = typeof (head?.reward ?? state.reward) === "number" ? el("span", { class: "reward" }, "reward ", el("b", { title: String(head?.reward ?? state.reward) }, short(head?.reward ?? state.reward))) : state.outcome ? el("span", { class: "reward quiet" }, "no reward") : null;
   const reasons = [
     ["bad", state.error || head?.error], ["warn", state.waiting], ["warn", head?.grading?.why], ["warn", head?.untrained], ...(head?.resource_causes ?? []).map((c) => ["bad", cause(c)]),
   ].filter(([, text]) => text);
@@ -217,6 +217,7 @@ function standing(state, head, turns) {
   ].flat();
 }
 
+const short = (reward) => String(Number(reward.toPrecision(4)));
 const range = (versions) => (versions.length > 2 ? `${versions[0]} … ${versions.at(-1)}` : versions.join(", "));
 
 // siblings adds links to the other rollouts of the group.

@@ -33,8 +33,19 @@ function list(name, { tasks, count }) {
   const run = (task) => el("a", { href: "#/run?" + new URLSearchParams({ task_set: name, task }), "aria-label": `Run ${visible(task)}` }, "Run");
   return [
     el("p", { class: "quiet" }, count > tasks.length ? `The first ${tasks.length.toLocaleString("en")} of ${count.toLocaleString("en")} tasks. ` : `${count.toLocaleString("en")} tasks. `, "A task opens its rollouts over time."),
-    el("div", { class: "wide names", tabindex: "0", role: "region", "aria-label": "Tasks of " + visible(name) }, el("table", {}, table(["Task", "Form"], tasks.map((task) => [taskLink(task), run(task)])))),
+    el("div", { class: "wide names", tabindex: "0", role: "region", "aria-label": "Tasks of " + visible(name) }, el("table", {}, table(["Task", "Form"], tasks.map((task) => [named(name, task), run(task)])))),
   ];
+}
+
+// named links the page of a task of a set. Rollouts have its id, which may differ from its name in the set.
+function named(set, task) {
+  const link = taskLink(task);
+  link.addEventListener("click", async (event) => {
+    event.preventDefault();
+    const { task_id: id } = await get(`task_sets/${encodeURIComponent(set)}/arguments?` + new URLSearchParams({ task })).catch(() => ({}));
+    location.hash = "#/tasks/" + encodeURIComponent(id ?? task);
+  });
+  return link;
 }
 
 /** task shows one task, and keeps it fresh until another page is opened. */

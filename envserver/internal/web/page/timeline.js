@@ -25,26 +25,34 @@ export function timeline(state, turns, times, onTurn) {
   const attempts = [...new Set(phases.map((p) => p.attempt))];
   return el("div", {},
     el("ol", { class: "lanes" },
-      attempts.map((n) => lane(attempts.length > 1 ? `Attempt ${n}` : "Phases", phases.filter((p) => p.attempt === n).map((p, i) => bar(Date.parse(p.start), stop(p), "phase" + (i % 2), `${words(p.phase)}: ${seconds((stop(p) - Date.parse(p.start)) / 1000)}`)))),
+      attempts.map((n) => lane(attempts.length > 1 ? `Attempt ${n}` : "Phases", phases.filter((p) => p.attempt === n).map((p) => bar(Date.parse(p.start), stop(p), partOf(p), `${words(p.phase)}: ${seconds((stop(p) - Date.parse(p.start)) / 1000)}`)))),
       model.length ? lane("Model", model) : null,
       tools.length ? lane("Tools", tools.map((t) => bar(t.from, t.to, t.failed ? "failed" : "tool", seconds((t.to - t.from) / 1000)))) : null),
     el("div", { class: "axis", "aria-hidden": "true" }, el("span", {}, "0"), el("span", {}, seconds((end - begin) / 2000)), el("span", {}, seconds((end - begin) / 1000))),
-    model.length ? el("p", { class: "legend" }, [["wait", "waiting"], ["prefill", "to the first byte"], ["decode", "decoding"], ["tool", "tool"]].map(([tone, name]) => el("span", {}, el("i", { class: tone }), name))) : null,
+    el("p", { class: "legend" }, [["wait", "waiting"], ["phase-ours", "rolloutd"], ["phase-task", "setup and verifier"], ["phase-agent", "agent"], ...(model.length ? [["prefill", "to the first byte"], ["decode", "decoding"], ["tool", "tool"]] : [])].map(([tone, name]) => el("span", {}, el("i", { class: tone }), name))),
     spent(phases, turns, tools, stop), el("h3", {}, "Phases"), el("div", { class: "wide" }, el("table", {}, table(["Phase", { number: "Attempt" }, { number: "Begins" }, { number: "Time" }],
       phases.map((p) => [words(p.phase), { number: p.attempt }, { number: seconds((Date.parse(p.start) - begin) / 1000) }, { number: seconds((stop(p) - Date.parse(p.start)) / 1000) }])))));
 }
 
+// What a phase is spent on; the others are rolloutd's own.
+const parts = { queued: "wait", awaiting_score: "wait", running_agent: "phase-agent", setup: "phase-task", verifying: "phase-task" };
+const partOf = (p) => parts[p.phase] ?? "phase-ours";
+
 const words = (phase) => phase.replaceAll("_", " ");
 const sum = (list) => list.reduce((all, n) => all + n, 0);
 
-// spent says how the agent's time divides.
+// spent says how the time divides.
 function spent(phases, turns, tools, stop) {
-  const agent = sum(phases.filter((p) => p.phase === "running_agent").map((p) => (stop(p) - Date.parse(p.start)) / 1000));
-  if (!turns.length || !agent) return null;
+  const lasted = (part) => sum(phases.filter((p) => partOf(p) === part).map((p) => (stop(p) - Date.parse(p.start)) / 1000));
+  const agent = lasted("phase-agent");
   const queued = sum(turns.map((t) => t.queued_s));
-  const model = sum(turns.map((t) => t.latency_s)) - queued;
+  const first = sum(turns.map((t) => Math.max(t.first_byte_s - t.queued_s, 0)));
+  const decoded = sum(turns.map((t) => t.latency_s)) - queued - first;
   const tool = sum(tools.map((t) => (t.to - t.from) / 1000));
-  const rows = [["Model", model], ["Waiting for the endpoint", queued], ["Tools", tool], ["Agent and everything else", Math.max(agent - model - queued - tool, 0)]];
-  return [el("h3", {}, "The agent's time"), el("div", { class: "wide" }, el("table", {}, table(["Part", { number: "Time" }, { number: "Share" }], rows.map(([name, s]) => [name, { number: seconds(s) }, { number: `${Math.round((100 * s) / agent)} %` }]))),
+  const of = turns.length ? [["Agent: waiting for the endpoint", queued], ["Agent: model, to the first byte", first], ["Agent: model, decoding", decoded], ["Agent: tools", tool], ["Agent: all else", Math.max(agent - queued - first - decoded - tool, 0)]] : [["Agent", agent]];
+  const rows = [["Waiting for a slot or a score", lasted("wait")], ["rolloutd: sandbox, collecting", lasted("phase-ours")], ["Setup and verifier", lasted("phase-task")], ...of].filter(([, s]) => s > 0);
+  const all = sum(phases.map((p) => (stop(p) - Date.parse(p.start)) / 1000));
+  if (!all) return null;
+  return [el("h3", {}, "Where the time went"), el("div", { class: "wide" }, el("table", {}, table(["Part", { number: "Time" }, { number: "Share" }], rows.map(([name, s]) => [name, { number: seconds(s) }, { number: `${Math.round((100 * s) / all)} %` }]))),
     el("small", {}, "Calls at the same time count each, so that the parts may be more than the whole."))];
 }

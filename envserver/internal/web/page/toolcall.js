@@ -27,6 +27,7 @@ export function toolCall(name, text, rest) {
       const found = answer ? [answer.output, answer.error].filter(Boolean).join("\n") : resultText;
       ended = { ...ended, text: found };
       if (Number.isInteger(answer?.exit)) exit(answer.exit);
+      if (left.test(found) && !chips.querySelector(".cut")) chips.prepend(el("span", { class: "cut warn" }, "truncated"));
       output.replaceChildren(found ? block(found, { rest: resultRest, paint: resultPainter(args) }) : el("p", { class: "quiet" }, "no output"));
     },
     /** status shows how the call ended; exit may be missing. */
@@ -61,8 +62,13 @@ export function toolCall(name, text, rest) {
     /** about is the call in a line; key is equal for equal calls. */
     about: [name || "tool", title || firstLine(args)].filter(Boolean).join(" "),
     key: `${name} ${text}`,
+    /** change is what the call does to a file, see fileChange. */
+    change: rest?.bytes ? null : fileChange(text),
   };
 }
+
+// How tools say that they left out a part of their output.
+const left = /\[\.\.\. \d+ bytes left out \.\.\.\]|output (?:was )?truncated/i;
 
 function parse(text) {
   try {

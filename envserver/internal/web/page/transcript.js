@@ -134,7 +134,7 @@ export function transcript(path, { onTurns, onShow, onTurn }) {
     return out;
   };
 
-  return { node, add, load, turns, times, fail: (message) => (note.textContent = message) };
+  return { node, add, load, turns, times, called, fail: (message) => (note.textContent = message) };
 }
 
 // An event has the beginning of a long text only.

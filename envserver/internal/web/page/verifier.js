@@ -9,7 +9,7 @@ export function verifier(r) {
   const setup = r.setup_results ?? [];
   return el("div", {},
     facts([
-      ["Grading", r.grading?.status?.replaceAll("_", " ")], ["Why", visible(r.grading?.why ?? "")], ["Reward", r.reward ?? "none"],
+      ["Grading", r.grading?.status?.replaceAll("_", " ")], ["Why", visible(r.grading?.why ?? "")], ["Reward", typeof r.reward === "number" ? Number(r.reward.toPrecision(4)) : "none"],
       ...Object.entries(r.rewards ?? {}).map(([name, value]) => ["Reward " + visible(name), value]),
       ["Not seen by the verifier", (r.grading?.unseen ?? []).map(visible).join("\n")],
     ]),
