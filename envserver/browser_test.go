@@ -562,6 +562,7 @@ func TestPageOnAPhone(t *testing.T) {
 	}
 
 	b.run(chromedp.Click("#rollout .swap"))
+	b.waitForText("#rollout .swap", "Show the transcript")
 
 	for _, tab := range []string{"timeline", "calls", "verifier", "tokens", "files", "logs", "data"} {
 		b.openTab(tab)

@@ -19,7 +19,8 @@ import (
 )
 
 // BenchmarkPage measures what a reader of the page waits for: a list of 10,000 rollouts, its filters and its search, and
-// a rollout of 500 turns, 100,000 events and 2 million tokens in its calls; and what an idle page costs the server.
+// a rollout of 500 turns, 100,000 events and 2 million tokens in its calls, and the next tool call of one that runs; and
+// what an idle page costs the server.
 func BenchmarkPage(b *testing.B) {
 	const (
 		rollouts = 10_000
@@ -28,7 +29,7 @@ func BenchmarkPage(b *testing.B) {
 		idle     = 20 * time.Second
 	)
 
-	srv := startDev(b, devOptions{})
+	srv := startDev(b, devOptions{script: twoCalls})
 	srv.stop(b)
 	fillStore(b, filepath.Join(srv.data, "store"), rollouts)
 	srv = srv.restart(b)
@@ -90,6 +91,15 @@ func BenchmarkPage(b *testing.B) {
 	report("ms/long-all", "#/rollouts/long", `painted(0, () => document.querySelector("[data-turn='500']"))`)
 	b.ReportMetric(measure(frames), "frames/s")
 
+	resp, err := http.Post(srv.url+"/rollouts", "application/json", strings.NewReader(
+		`{"rollout_id": "live", "instruction": "a slow task", "endpoint": "scripted", "agent": "react", "no_verify": true}`))
+	require.NoError(b, err)
+	require.NoError(b, resp.Body.Close())
+	require.Equal(b, http.StatusAccepted, resp.StatusCode)
+	tab.Run(chromedp.Navigate("about:blank"), chromedp.Navigate(srv.url+"/web/#/rollouts/live"))
+	measure(`painted(0, () => document.querySelectorAll(".call").length > 0)`)
+	b.ReportMetric(measure(secondCall), "ms/tool-call")
+
 	for _, place := range []string{"about:blank", srv.url + "/web/" + list, srv.url + "/web/#/rollouts/long"} {
 		tab.Run(chromedp.Navigate("about:blank"), chromedp.Navigate(place))
 		<-time.After(5 * time.Second)
@@ -107,6 +117,24 @@ const painted = `globalThis.painted ??= (from, is) => new Promise((done) => {
 	look();
 });
 `
+
+// twoCalls calls two tools. The page is opened while the first one runs.
+const twoCalls = `
+- match: a slow task
+  hermes: true
+  turns:
+    - {tool_calls: [{name: terminal, arguments: {command: sleep 10}}]}
+    - {tool_calls: [{name: terminal, arguments: {command: "true"}}]}
+    - {text: Done.}
+`
+
+// secondCall returns how long after its begin the second tool call has been painted.
+const secondCall = `painted(0, () => document.querySelectorAll(".call").length > 1).then(async () => {
+	const shown = Date.now();
+	const events = await (await fetch("../rollouts/live/events")).text();
+	const starts = [...events.matchAll(/^event: tool_start\ndata: (.*)$/mg)].map(([, data]) => Date.parse(JSON.parse(data).at));
+	return shown - starts[1];
+})`
 
 // frames scrolls the transcript for three seconds, and returns the frames of a second.
 const frames = `new Promise((done) => {

@@ -33,6 +33,7 @@ export async function rollout(id, query) {
   $("rollout").replaceChildren(); // what is left of another one would answer to clicks
   let state = await get(path);
   let head = null; // of the result, when the rollout has ended
+  const usual = state.phase === "done" && !(state.outcome === "completed" && state.reward >= 1) ? "verifier" : "timeline"; // the tab
 
   // The buttons are not redrawn, so that no click is lost.
   const fail = (error) => complain(error.message);
@@ -60,8 +61,13 @@ export async function rollout(id, query) {
     for (const [key, value] of Object.entries(changes)) value === undefined ? place.delete(key) : place.set(key, value);
     history.replaceState(null, "", `#/rollouts/${encodeURIComponent(id)}${place.size ? "?" + place : ""}`);
   };
+  // turnTo shows one side where the window has room for one only.
+  const turnTo = (details) => {
+    panes.classList.toggle("right-only", details);
+    swap.textContent = details ? "Show the transcript" : "Show the details";
+  };
   const openTurn = (turn) => {
-    panes.classList.remove("right-only");
+    turnTo(false);
     remember({ turn });
     const node = left.node.querySelector(`[data-turn="${Number(turn)}"]`);
     reveal(node, left.node);
@@ -69,11 +75,11 @@ export async function rollout(id, query) {
     node?.focus({ preventScroll: true });
   };
   const openStep = (n) => {
-    panes.classList.remove("right-only");
+    turnTo(false);
     left.node.querySelector(`[data-step="${n}"]`)?.scrollIntoView({ block: "start" });
   };
   const openTokens = (what) => {
-    panes.classList.add("right-only");
+    turnTo(true);
     if (head) truth.show(what);
     right.open("tokens");
   };
@@ -89,12 +95,12 @@ export async function rollout(id, query) {
     ["logs", "Logs", () => el("div", {}, head ? logs(path) : null, el("h3", {}, "Events"), log)],
     ["data", "Data", later(() => data(path, head))],
   ], (tab) => {
-    remember({ tab: tab === "timeline" ? undefined : tab });
+    remember({ tab: tab === usual ? undefined : tab });
     if (tab === "tokens" && head && !truth.asked()) truth.show(token());
   });
   const redraw = (...names) => names.forEach((name) => right.redraw(name));
 
-  const swap = el("button", { type: "button", class: "swap", click: () => (swap.textContent = panes.classList.toggle("right-only") ? "Show the transcript" : "Show the details") }, "Show the details");
+  const swap = el("button", { type: "button", class: "swap", click: () => turnTo(!panes.classList.contains("right-only")) }, "Show the details");
   const panes = el("div", { class: "panes" }, el("div", { class: "left" }, search(left.node), left.node), el("aside", { class: "right", "aria-label": "Details" }, right.node));
   $("rollout").replaceChildren(el("div", { class: "head" }, el("h2", { id: "rollout-title" }, id), links, Object.values(acts), swap), said, summary, panes);
   temporal(id, links);
@@ -122,7 +128,8 @@ export async function rollout(id, query) {
   };
 
   draw();
-  right.open(place.get("tab") ?? (state.phase === "done" && !(state.outcome === "completed" && state.reward >= 1) ? "verifier" : "timeline"));
+  turnTo(place.has("tab") && !place.has("turn"));
+  right.open(place.get("tab") ?? usual);
   siblings(state, summary, signal);
   const loaded = state.phase === "done" ? finish() : null;
 

@@ -50,7 +50,7 @@ function spent(phases, turns, tools, stop) {
   const decoded = sum(turns.map((t) => t.latency_s)) - queued - first;
   const tool = sum(tools.map((t) => (t.to - t.from) / 1000));
   const of = turns.length ? [["Agent: waiting for the endpoint", queued], ["Agent: model, to the first byte", first], ["Agent: model, decoding", decoded], ["Agent: tools", tool], ["Agent: all else", Math.max(agent - queued - first - decoded - tool, 0)]] : [["Agent", agent]];
-  const rows = [["Waiting for a slot or a score", lasted("wait")], ["rolloutd: sandbox, collecting", lasted("phase-ours")], ["Setup and verifier", lasted("phase-task")], ...of].filter(([, s]) => s > 0);
+  const rows = [["Waiting for a slot or a score", lasted("wait")], ["rolloutd: sandbox, installing, collecting", lasted("phase-ours")], ["Setup and verifier", lasted("phase-task")], ...of].filter(([, s]) => s > 0);
   const all = sum(phases.map((p) => (stop(p) - Date.parse(p.start)) / 1000));
   if (!all) return null;
   return [el("h3", {}, "Where the time went"), el("div", { class: "wide" }, el("table", {}, table(["Part", { number: "Time" }, { number: "Share" }], rows.map(([name, s]) => [name, { number: seconds(s) }, { number: `${Math.round((100 * s) / all)} %` }]))),
