@@ -346,6 +346,7 @@ func TestPageShowsFiles(t *testing.T) {
 
 	body, err := json.Marshal(task("files", "x", "upload_files", map[string]string{"/home/user/given.txt": "<i>as given</i>"}))
 	require.NoError(t, err)
+
 	status, _, out := r.do("POST", "/rollouts", string(body))
 	require.Equal(t, http.StatusAccepted, status, out)
 
