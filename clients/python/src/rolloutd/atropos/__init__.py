@@ -1,12 +1,12 @@
 """Environments written for Atropos' AgentEnv: their hooks run in this process, the agent and its sandboxes in rolloutd.
 
-It needs the package atroposlib, whose BaseEnv, configs and command line it uses: pip install 'rolloutd[atropos]'.
+It needs the package atroposlib, whose BaseEnv, configs and command line it uses; the extra [atropos] has it.
 """
 
 try:
     from atroposlib.envs.base import APIServerConfig, BaseEnv, BaseEnvConfig, EvalHandlingEnum, Item, ScoredDataGroup, ScoredDataItem
 except ImportError as err:
-    raise ImportError(f"rolloutd.atropos needs atroposlib: pip install 'rolloutd[atropos]' ({err})") from err
+    raise ImportError(f"rolloutd.atropos needs atroposlib, of rolloutd's extra [atropos] ({err})") from err
 
 from .config import AgentConfig, AgentEnvConfig
 from .env import AgentEnv, Counts
