@@ -40,6 +40,7 @@ type serveFlags struct {
 	folders     bool
 	fill        map[string]string
 	agent       process.Agent
+	workdir     wire.Workdir
 	env         wire.BaseEnv
 	cgroups     []*os.File
 	cgroup      *os.File
@@ -94,6 +95,7 @@ func parseServe(args []string) (serveFlags, error) {
 		"the user of the image that the agent is where users are separate, as uid:gid:groups; default: one of the sandbox",
 		f.setAgent,
 	)
+	fs.StringVar((*string)(&f.workdir), "workdir", "", "the folder of the home that is the workdir; default: workdir")
 	fs.BoolVar(&f.agent.Bare, "bare", false, "an agent that is user 0 has no capabilities")
 	fs.Func("env-fd", "inherited descriptor of the environments that processes start from, as JSON", f.readEnv)
 
@@ -202,6 +204,7 @@ func serve(ctx context.Context, args []string) error {
 		TreeLimit:     f.treeLimit,
 		SeparateUsers: f.separate,
 		Agent:         f.agent,
+		Workdir:       f.workdir,
 		Env:           f.env,
 		Cgroups:       f.cgroups,
 		Cgroup:        f.cgroup,
@@ -246,7 +249,7 @@ func (f serveFlags) prepare() (*sandboxd.Place, error) {
 	}
 
 	if f.folders {
-		if err := sandboxd.MakeFolders(filepath.Dir(f.controlPath)); err != nil {
+		if err := sandboxd.MakeFolders(filepath.Dir(f.controlPath), f.workdir); err != nil {
 			return nil, fmt.Errorf("make folders: %w", err)
 		}
 	}
@@ -256,7 +259,7 @@ func (f serveFlags) prepare() (*sandboxd.Place, error) {
 	}
 
 	place, err := sandboxd.Separate(sandboxd.Separation{
-		Agent: f.agent, Filter: f.filter, Env: f.env, Cgroups: f.cgroups, Cgroup: f.cgroup, Processes: f.processes,
+		Agent: f.agent, Workdir: f.workdir, Filter: f.filter, Env: f.env, Cgroups: f.cgroups, Cgroup: f.cgroup, Processes: f.processes,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("separate users: %w", err)

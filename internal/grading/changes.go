@@ -41,7 +41,7 @@ func mayCarry(folder string) bool {
 		return false
 	}
 
-	for _, of := range []string{"/var/lib", "/var/cache", "/nix", "/snap", "/node_modules"} {
+	for _, of := range []string{rollout.TmpDir, "/var/lib", "/var/cache", "/nix", "/snap", "/node_modules"} {
 		if folder == of || strings.HasPrefix(folder, of+"/") {
 			return false
 		}

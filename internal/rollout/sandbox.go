@@ -78,7 +78,7 @@ func (s Sandbox) CheckImage() error {
 		return nil
 	}
 
-	return CheckGradePath("sandbox.workdir", s.Workdir)
+	return CheckWorkdir("sandbox.workdir", s.Workdir)
 }
 
 // Backends of sandboxes beside the local one: a container engine's, and the machines of E2B.
@@ -161,11 +161,45 @@ func CheckEnv(field string, env map[string]string) error {
 	return nil
 }
 
+// InHome reports whether a path is the home or below it.
+func InHome(p string) bool { return below(Home, p) }
+
+// CheckWorkdir refuses a folder that cannot be the workdir. Besides folders that can be graded it may be the home, or
+// one below it that is not rolloutd's own.
+func CheckWorkdir(field, p string) error {
+	if !InHome(p) {
+		return CheckGradePath(field, p)
+	}
+
+	if err := checkPath(field, p); err != nil {
+		return err
+	}
+
+	for _, own := range []string{TestsDir, path.Dir(VerifierDir), Home + "/.local", Home + "/.graded", Home + "/.changed"} {
+		if below(own, p) {
+			return fault.Field(field, "must be outside %s, which has files of rolloutd; got %s", own, p)
+		}
+	}
+
+	return nil
+}
+
+func checkPath(field, p string) error {
+	if !path.IsAbs(p) || path.Clean(p) != p || len(p) > 1000 || strings.ContainsAny(p, "\x00\n") {
+		return fault.Field(field, "must be an absolute path such as /app; got %.100q", p)
+	}
+
+	return nil
+}
+
+// TmpDir is the folder of every user's temporary files.
+const TmpDir = "/tmp"
+
 // CheckGradePath refuses a folder that cannot be copied from the agent's sandbox to the verifier's: the
 // system's folders have the verifier's programs, and some folders are not part of the image.
 func CheckGradePath(field, p string) error {
-	if !path.IsAbs(p) || path.Clean(p) != p || len(p) > 1000 || strings.ContainsAny(p, "\x00\n") {
-		return fault.Field(field, "must be an absolute path such as /app; got %.100q", p)
+	if err := checkPath(field, p); err != nil || below(TmpDir, p) {
+		return err
 	}
 
 	for _, src := range []string{"/usr/src/", "/usr/local/src/"} {
@@ -186,9 +220,9 @@ func CheckGradePath(field, p string) error {
 
 	for _, folder := range []string{
 		"/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/run", "/sbin",
-		"/sys", "/usr", "/tmp", "/var/tmp", "/var/run", "/verifier", "/logs", "/tests", "/opt/rolloutd", Home,
+		"/sys", "/usr", "/var/tmp", "/var/run", "/verifier", "/logs", "/tests", "/opt/rolloutd", Home,
 	} {
-		if p == folder || strings.HasPrefix(p, folder+"/") {
+		if below(folder, p) {
 			return fault.Field(
 				field,
 				"must be outside the folders of the system and of the sandbox, whose files do not go to the verifier; got %s",

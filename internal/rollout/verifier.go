@@ -321,12 +321,16 @@ const PublishDir = "/logs/artifacts"
 
 // ownFolder reports whether a path is below a folder that each sandbox has for itself and that the work may write.
 func ownFolder(p string) bool {
-	return strings.HasPrefix(p, Home+"/") || strings.HasPrefix(p, "/tmp/")
+	return strings.HasPrefix(p, Home+"/") || strings.HasPrefix(p, TmpDir+"/")
 }
 
 // CheckArtifact refuses the path of an artifact at which no file may be put in a verifier's sandbox: a folder of the
 // system, which holds the verifier's programs.
 func CheckArtifact(field, p string) error {
+	if p == TmpDir {
+		return fault.Field(field, "must be a path below %s, which the verifier uses too", p)
+	}
+
 	if ownFolder(p) && path.Clean(p) == p && !strings.ContainsAny(p, "\x00\n") {
 		return nil
 	}

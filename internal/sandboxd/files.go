@@ -1,10 +1,12 @@
 package sandboxd
 
 import (
+	"cmp"
 	"io"
 	"net/http"
 	"path"
 	"strconv"
+	"strings"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/files"
@@ -33,7 +35,7 @@ func (s *Server) as(h http.HandlerFunc) http.HandlerFunc {
 func (s *Server) putFile(w http.ResponseWriter, r *http.Request) {
 	mode, err := fileMode(r.FormValue("mode"))
 	if err == nil {
-		err = s.places.Write(r.FormValue("path"), mode, r.Body)
+		err = s.places.Write(s.path(r), mode, r.Body)
 	}
 
 	reply.Result(w, err)
@@ -53,7 +55,7 @@ func fileMode(q string) (uint32, error) {
 }
 
 func (s *Server) getFile(w http.ResponseWriter, r *http.Request) {
-	name, limit := r.FormValue("path"), int64(defaultRead)
+	name, limit := s.path(r), int64(defaultRead)
 	if q := r.FormValue("limit"); q != "" {
 		n, err := strconv.ParseInt(q, 10, 64)
 		if err != nil || n < 0 {
@@ -80,21 +82,23 @@ func (s *Server) getFile(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) deleteFile(w http.ResponseWriter, r *http.Request) {
-	reply.Result(w, s.places.Remove(r.FormValue("path")))
+	reply.Result(w, s.places.Remove(s.path(r)))
 }
 
 func (s *Server) putTar(w http.ResponseWriter, r *http.Request) {
-	folder := r.FormValue("path")
+	folder := s.path(r)
 	if r.FormValue("exact") == "true" {
-		reply.Result(w, s.places.Restore(folder, s.treeLimit, r.Body, r.Form["skip"]...))
+		reply.Result(w, s.places.Restore(folder, s.treeLimit, r.Body, s.names(folder), r.Form["skip"]...))
 		return
 	}
 
-	reply.Result(w, s.places.Unpack(folder, s.treeLimit, r.Body))
+	reply.Result(w, s.places.Unpack(folder, s.treeLimit, r.Body, s.names(folder)))
 }
 
 func (s *Server) getTar(w http.ResponseWriter, r *http.Request) {
-	source, err := s.places.Open(r.FormValue("path"))
+	folder := s.path(r)
+
+	source, err := s.places.Open(folder, s.names(folder))
 	if err != nil {
 		reply.Error(w, err)
 		return
@@ -123,6 +127,22 @@ func (s *Server) getTar(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// path returns the path that a request names.
+func (s *Server) path(r *http.Request) string {
+	return s.workdir.Locate(r.FormValue("path"))
+}
+
+// names returns the names that a tar of the folder has: in one of the home the workdir has its usual name.
+func (s *Server) names(folder string) files.Names {
+	if folder != wire.AgentHome || s.workdir == "" {
+		return files.Names{}
+	}
+
+	below := strings.TrimPrefix(strings.TrimPrefix(string(s.workdir), wire.AgentHome), "/")
+
+	return files.Names{InFolder: cmp.Or(below, "."), InTar: path.Base(wire.AgentWorkdir)}
+}
+
 // addChanged adds folders that changed to the tar of a home.
 func addChanged(source *files.Source, changed []string, limit int64) error {
 	for n, folder := range changed {
@@ -141,7 +161,8 @@ func (s *Server) getChanges(w http.ResponseWriter, r *http.Request) {
 
 	var all []wire.Change
 	if err == nil {
-		all, err = files.Changes("/", r.URL.Query()["in"], graded, s.changesSince)
+		own := append(graded, wire.AgentHome, "/tmp")
+		all, err = files.Changes("/", r.URL.Query()["in"], own, s.changesSince)
 	}
 
 	if err != nil {

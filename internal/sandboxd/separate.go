@@ -35,7 +35,7 @@ const (
 //
 // In a verifier's sandbox it also starts the place of the work; without one the returned Place is nil.
 func Separate(o Separation) (*Place, error) {
-	if err := giveFolders(o.Agent); err != nil {
+	if err := giveFolders(o.Agent, o.Workdir.Locate(wire.AgentWorkdir)); err != nil {
 		return nil, err
 	}
 
@@ -64,7 +64,8 @@ func Separate(o Separation) (*Place, error) {
 
 // Separation describes how Separate separates.
 type Separation struct {
-	Agent process.Agent
+	Agent   process.Agent
+	Workdir wire.Workdir
 	// Filter is the system call filter of a verifier's sandbox in the kernel's format, which is set when
 	// the place of the work exists; nil: the sandbox is not a verifier's, and has its filter already.
 	Filter []byte
@@ -142,9 +143,9 @@ func checkUserNamespaces() error {
 // MakeFolders creates the folders that Separate gives to the agent and the verifier, and sets the modes of
 // those that a container engine mounts with the image's modes. The control socket is in control, which only
 // this user can enter.
-func MakeFolders(control string) error {
+func MakeFolders(control string, workdir wire.Workdir) error {
 	for _, path := range []string{
-		wire.AgentWorkdir, wire.VerifierHome, wire.VerifierTests, wire.VerifierLogs, wire.VerifierRun,
+		workdir.Locate(wire.AgentWorkdir), wire.VerifierHome, wire.VerifierTests, wire.VerifierLogs, wire.VerifierRun,
 	} {
 		if err := os.MkdirAll(path, 0o755); err != nil {
 			return err
@@ -172,7 +173,7 @@ func MakeFolders(control string) error {
 }
 
 // giveFolders sets the owners of the folders that the driver has created.
-func giveFolders(agent process.Agent) error {
+func giveFolders(agent process.Agent, workdir string) error {
 	graded, err := filepath.Glob(wire.AgentGraded + "/*")
 	if err != nil {
 		return err
@@ -187,7 +188,12 @@ func giveFolders(agent process.Agent) error {
 	}
 
 	as, verifier := agent.Account(), agent.VerifierID()
-	if err := give(as.UID, as.GID, append(graded, wire.AgentHome, wire.AgentWorkdir, "/run")...); err != nil {
+	if err := give(as.UID, as.GID, append(graded, wire.AgentHome, workdir, "/run")...); err != nil {
+		return err
+	}
+
+	// Its owner could remove what others make there. It may be the workdir, or a graded folder.
+	if err := give(os.Getuid(), os.Getgid(), "/tmp"); err != nil {
 		return err
 	}
 

@@ -43,6 +43,8 @@ type Options struct {
 	// Agent is the agent's user if users are separate; Env is the base environment of processes.
 	Agent process.Agent
 	Env   wire.BaseEnv
+	// Workdir is where the workdir is in the home; "": it has its own name there.
+	Workdir wire.Workdir
 	// Program is the sandboxd binary that starts processes; "": this process's own.
 	Program string
 	// Cgroups are open files by which every started process enters its cgroups: it writes "0" to each.
@@ -73,6 +75,7 @@ type Server struct {
 	network   *forwarder
 	services  *services
 	places    files.Places
+	workdir   wire.Workdir
 	turn      turn
 	treeLimit int64
 	usage     usage.Sources
@@ -100,7 +103,7 @@ func New(o Options) *Server {
 
 	o.Program = cmp.Or(o.Program, "/proc/self/exe")
 	table := process.New(process.Options{
-		SeparateUsers: o.SeparateUsers, Agent: o.Agent, Env: o.Env, Program: o.Program,
+		SeparateUsers: o.SeparateUsers, Agent: o.Agent, Workdir: o.Workdir, Env: o.Env, Program: o.Program,
 		Cgroups: o.Cgroups, Cgroup: o.Cgroup, Reclaim: o.Reclaim, Logger: o.Logger,
 		Spared: o.Place.pid(), NoExec: o.Place.noExec(),
 	})
@@ -118,6 +121,7 @@ func New(o Options) *Server {
 		network:   newForwarder(cmp.Or(o.NetworkAddr, wire.NetworkAddr), o.Logger),
 		services:  newServices(o.Logger),
 		places:    o.Writable,
+		workdir:   o.Workdir,
 		turn:      newTurn(),
 		treeLimit: cmp.Or(o.TreeLimit, 4<<30),
 		usage:     o.Usage,

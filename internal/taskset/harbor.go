@@ -50,6 +50,8 @@ func readHarbor(folder fs.FS, source string) (Task, error) {
 		t.Solution = h.solution("solution")
 	}
 
+	gradeTemporary(&t)
+
 	if err := errors.Join(h.errs...); err != nil {
 		return Task{}, at(source, err)
 	}

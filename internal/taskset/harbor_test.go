@@ -238,7 +238,7 @@ func TestBrokenHarborTasks(t *testing.T) {
 	for want, changes := range map[string]map[string]string{
 		"instruction.md: is missing":                        {"instruction.md": "-"},
 		"tests/test.sh: is missing":                         {"tests/test.sh": "-"},
-		"environment/Dockerfile: WORKDIR: must be outside":  {"environment/Dockerfile": "FROM x\nWORKDIR /tmp\n"},
+		"environment/Dockerfile: WORKDIR: must be outside":  {"environment/Dockerfile": "FROM x\nWORKDIR /usr/bin\n"},
 		"WORKDIR: must be a folder below /opt,":             {"environment/Dockerfile": "FROM x\nWORKDIR /opt\n"},
 		"instruction.md: must be text in UTF-8":             {"instruction.md": "\xff"},
 		"environment.storage: must be a size such as":       {"task.toml": "[environment]\nstorage = \"much\"\n"},

@@ -192,7 +192,7 @@ func (h *harborReader) checkWorkdirOf(folder string, e harborEnvironment) {
 		return
 	}
 
-	if err := rollout.CheckGradePath("WORKDIR", at); err != nil {
+	if err := rollout.CheckWorkdir("WORKDIR", at); err != nil {
 		h.refuse("%s/%s: %v; use another, such as /app", folder, dockerfileName, err)
 	}
 }

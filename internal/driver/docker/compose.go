@@ -21,6 +21,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/driver/imageconfig"
 	"github.com/rolloutd/rolloutd/internal/driver/nested"
 	"github.com/rolloutd/rolloutd/internal/driver/usage"
+	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
@@ -73,7 +74,7 @@ func (d *Driver) compose(
 		args, err = d.encloseArgs(id, spec, g, info)
 	} else {
 		d.show(host, info, id, spec, from.folders)
-		args, err = d.serveArgs(id, spec, g.Env, info, from.folders)
+		args, err = d.serveArgs(id, spec, g, info, from.folders)
 	}
 
 	if err != nil {
@@ -252,11 +253,11 @@ func resources(spec driver.Spec, info *system.Info) container.Resources {
 func (d *Driver) serveArgs(
 	id string,
 	spec driver.Spec,
-	env wire.BaseEnv,
+	g imageconfig.Guest,
 	info *system.Info,
 	folders []folder,
 ) ([]string, error) {
-	data, err := json.Marshal(env)
+	data, err := json.Marshal(g.Env)
 	if err != nil {
 		return nil, err
 	}
@@ -277,16 +278,16 @@ func (d *Driver) serveArgs(
 	fill, err := json.Marshal(fills(folders))
 	tree := min(spec.HomeMiB, spec.MemoryMiB)
 	// these have sizes of their own
-	if spec.Workdir != "" || len(spec.GradePaths) > 0 {
+	if spec.Image != "" {
 		tree = spec.MemoryMiB
 	}
 
-	return []string{
+	return append([]string{
 		"serve", "--control-path", controlSocket, "--id", id, "--lease", spec.Lease.String(),
 		"--tree-limit", strconv.Itoa(tree << 20),
 		"--make-folders", "--fill", string(fill), "--separate-users", "--env", string(data),
 		"--usage", string(sources), "--filter", base64.StdEncoding.EncodeToString(filter),
-	}, err
+	}, g.Agent()...), err
 }
 
 // encloseArgs returns the arguments to make a sandbox of part of the container, whose agent is a user of
@@ -296,19 +297,14 @@ func (d *Driver) encloseArgs(id string, spec driver.Spec, g imageconfig.Guest, i
 	root := g.Overlay()
 	root.SizeMiB = spec.HomeMiB
 	root.Points = append(root.Points,
-		"/proc", "/dev", "/sys", "/run", "/tmp", "/etc", wire.AgentHome, "/verifier", ownMount)
-	tree := int64(min(spec.HomeMiB, spec.MemoryMiB)) << 20
-	// unchanged files of the image are included, but are not written again
-	if len(g.Writable()) > 0 || len(g.Changed) > 0 {
-		tree = maxCopied
-	}
+		"/proc", "/dev", "/sys", "/run", "/etc", "/verifier", ownMount)
 
 	data, err := json.Marshal(nested.Config{
 		ID:        id,
 		Lease:     spec.Lease.String(),
 		HomeMiB:   spec.HomeMiB,
 		TmpMiB:    spec.TmpMiB,
-		TreeBytes: tree,
+		TreeBytes: maxCopied, // with unchanged files of the image, which are not written again
 		Filter:    d.filter,
 		Verifier:  g.Verifier,
 		Env:       g.Env,
@@ -316,10 +312,10 @@ func (d *Driver) encloseArgs(id string, spec driver.Spec, g imageconfig.Guest, i
 		Image: &nested.Image{
 			Root:     root,
 			Agent:    g.Agent(),
-			Workdir:  g.Workdir,
-			Graded:   g.Graded,
+			Names:    g.Names(),
 			Changed:  g.Changed,
 			Verifier: g.Verifier,
+			Writable: append([]string{wire.AgentHome, rollout.TmpDir}, g.Writable()...),
 		},
 	})
 

@@ -3,6 +3,7 @@ package docker
 import (
 	"context"
 	"errors"
+	"maps"
 	"path"
 	"regexp"
 	"slices"
@@ -19,6 +20,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/driver"
 	"github.com/rolloutd/rolloutd/internal/driver/imageconfig"
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
@@ -36,19 +38,26 @@ type folder struct {
 	volume bool
 }
 
-// foldersOf returns the writable folders: the workdir and further graded ones, with their names below the
-// home, and the volumes that the image declares.
-func foldersOf(g imageconfig.Guest, volumes map[string]struct{}) ([]folder, error) {
+// foldersOf returns the writable folders of a task's image: the home, that for temporary files, the workdir and
+// further graded ones, with their names below the home; and the volumes that an image declares.
+func foldersOf(g imageconfig.Guest, ofTask bool, volumes map[string]struct{}) ([]folder, error) {
 	var all []folder
 
-	for _, p := range g.Writable() {
-		f := folder{path: p, filled: true}
-		if p == g.Workdir {
-			f.names = append(f.names, wire.AgentWorkdir)
-		}
+	paths := g.Writable()
+	if ofTask {
+		paths = append(paths, wire.AgentHome, rollout.TmpDir)
+	}
 
-		if n := slices.Index(g.Graded, p); n >= 0 {
-			f.names = append(f.names, wire.AgentGraded+"/"+strconv.Itoa(n))
+	slices.Sort(paths)
+
+	names := g.Names()
+	for _, p := range slices.Compact(paths) {
+		f := folder{path: p, filled: true}
+
+		for _, name := range slices.Sorted(maps.Keys(names)) {
+			if names[name] == p {
+				f.names = append(f.names, name)
+			}
 		}
 
 		all = append(all, f)
@@ -143,11 +152,14 @@ func (d *Driver) show(host *container.HostConfig, info *system.Info, id string, 
 	options := "nosuid,nodev,mode=0755,size=" + strconv.Itoa(spec.HomeMiB) + "m" + ownedByRoot(info)
 
 	for n, f := range folders {
-		if _, ours := host.Tmpfs[f.path]; ours {
-			continue
-		}
+		_, ours := host.Tmpfs[f.path]
 
-		if len(f.names) == 0 {
+		switch {
+		case len(f.names) > 0:
+			delete(host.Tmpfs, f.path)
+		case ours:
+			continue
+		default:
 			host.Tmpfs[f.path] = tmpfs(spec.HomeMiB, "1777")
 			continue
 		}

@@ -77,7 +77,7 @@ func (d *Driver) image(ctx context.Context, spec driver.Spec) (found, imageconfi
 		return found{}, imageconfig.Guest{}, err
 	}
 
-	if base.folders, err = foldersOf(g, base.volumes); err != nil {
+	if base.folders, err = foldersOf(g, spec.Image != "", base.volumes); err != nil {
 		return found{}, imageconfig.Guest{}, err
 	}
 

@@ -23,7 +23,7 @@ import (
 )
 
 // layerVersion must change with the additions to images, except for changes of this machine's files.
-const layerVersion = "2"
+const layerVersion = "3"
 
 // layer is the additions to every image.
 type layer struct {

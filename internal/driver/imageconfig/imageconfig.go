@@ -171,13 +171,13 @@ func named(env map[string]string, folder string) bool {
 // the image. firstNoFolder returns the first part of a path that exists in the image and is not a folder,
 // and its type; "": none.
 func (g *Guest) CheckFolders(firstNoFolder func(p string) (string, fs.FileMode, error)) error {
-	for _, p := range g.Writable() {
-		field := "workdir"
+	for _, p := range g.folders() {
+		field, check := "workdir", rollout.CheckWorkdir
 		if p != g.Workdir {
-			field = "grade_paths"
+			field, check = "grade_paths", rollout.CheckGradePath
 		}
 
-		if err := rollout.CheckGradePath(field, p); err != nil {
+		if err := check(field, p); err != nil {
 			return err
 		}
 
@@ -195,8 +195,13 @@ func (g *Guest) CheckFolders(firstNoFolder func(p string) (string, fs.FileMode, 
 	return nil
 }
 
-// Writable returns the folders of the image that the verifier's sandbox gets from the agent's.
+// Writable returns the folders of the image that the verifier's sandbox gets from the agent's beside the home.
 func (g *Guest) Writable() []string {
+	return slices.DeleteFunc(g.folders(), rollout.InHome)
+}
+
+// folders returns the workdir and the further graded folders.
+func (g *Guest) folders() []string {
 	all := slices.Clone(g.Graded)
 	if g.Workdir != "" {
 		all = append(all, g.Workdir)
@@ -205,6 +210,21 @@ func (g *Guest) Writable() []string {
 	slices.Sort(all)
 
 	return slices.Compact(all)
+}
+
+// Names returns the folders of the image with their further names in the home, with which they are copied to the
+// verifier: name → folder. A workdir in the home has no further name.
+func (g *Guest) Names() map[string]string {
+	all := map[string]string{}
+	if g.Workdir != "" && !rollout.InHome(g.Workdir) {
+		all[wire.AgentWorkdir] = g.Workdir
+	}
+
+	for n, p := range g.Graded {
+		all[wire.AgentGraded+"/"+strconv.Itoa(n)] = p
+	}
+
+	return all
 }
 
 // setEnv sets the base environment of processes: the image's if the task wants it, and the task's.
@@ -275,13 +295,18 @@ func (g *Guest) holds(value string) bool {
 	return false
 }
 
-// Agent returns the arguments of sandboxd for the agent's user.
+// Agent returns the arguments of sandboxd for the agent's user and the workdir.
 func (g *Guest) Agent() []string {
-	if g.Account == nil {
-		return nil
+	var args []string
+	if rollout.InHome(g.Workdir) {
+		args = append(args, "--workdir", g.Workdir)
 	}
 
-	return []string{"--agent", g.Account.String(), "--bare=" + strconv.FormatBool(g.Verifier)}
+	if g.Account == nil {
+		return args
+	}
+
+	return append(args, "--agent", g.Account.String(), "--bare="+strconv.FormatBool(g.Verifier))
 }
 
 // IsRoot reports whether the agent is root of the image.

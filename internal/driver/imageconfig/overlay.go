@@ -2,10 +2,13 @@ package imageconfig
 
 import (
 	"fmt"
+	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/rolloutd/rolloutd/internal/driver/launcher"
+	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
@@ -24,14 +27,34 @@ func Hosts(names []string) string {
 // HostnameFile is /etc/hostname of a sandbox.
 const HostnameFile = "sandbox\n"
 
-// Overlay returns the additions to the image above its layers.
+// Overlay returns the additions to the image above its layers. The home and the folder for temporary files are the
+// image's.
 func (g *Guest) Overlay() launcher.Overlay {
 	return launcher.Overlay{
-		Folders:  append(g.Writable(), g.Volumes...),
-		Points:   slices.DeleteFunc(slices.Clone(g.Changed), func(p string) bool { return p == "" }),
+		Folders:  append(g.folders(), g.Volumes...),
+		Points:   g.points(),
+		Shared:   []string{rollout.TmpDir},
 		Files:    map[string]string{"/etc/hosts": Hosts(g.Hosts), "/etc/hostname": HostnameFile},
 		Accounts: accounts(g.Account.VerifierID()),
 	}
+}
+
+// points returns the folders that are mount points, or the sandbox's own: of the home, and those that the agent changed.
+func (g *Guest) points() []string {
+	all := []string{wire.AgentHome, rollout.TmpDir}
+	if !rollout.InHome(g.Workdir) {
+		all = append(all, wire.AgentWorkdir)
+	}
+
+	all = slices.AppendSeq(all, maps.Keys(g.Names()))
+
+	for n, p := range g.Changed {
+		if p != "" {
+			all = append(all, p, wire.AgentChanged+"/"+strconv.Itoa(n))
+		}
+	}
+
+	return all
 }
 
 // accounts are added to an image without them.

@@ -40,6 +40,12 @@ func (o Overlay) AddTo(at string) error {
 		}
 	}
 
+	for _, p := range o.Shared {
+		if err := root.Chmod(strings.Trim(p, "/"), fs.ModeSticky|0o777); err != nil {
+			return fmt.Errorf("%s of the image: %w", p, err)
+		}
+	}
+
 	for _, p := range o.Folders {
 		err := foldersOnly(root, p)
 		if err == nil {
@@ -118,7 +124,7 @@ func (o Overlay) folder(root *os.Root, p string) error {
 		st, err := root.Lstat(at)
 		if err == nil && st.IsDir() {
 			// the sandbox's users must be able to enter it
-			if err := root.Chmod(at, st.Mode().Perm()|0o555); err != nil {
+			if err := root.Chmod(at, st.Mode()&(fs.ModePerm|fs.ModeSticky)|0o555); err != nil {
 				return err
 			}
 

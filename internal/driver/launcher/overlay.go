@@ -28,6 +28,8 @@ type Overlay struct {
 	IDs  int `json:"ids"`
 	// Points are mount points. Anything in the image that is not a folder there, for instance a link, is replaced.
 	Points []string `json:"points"`
+	// Shared are those of them in which every user may make files.
+	Shared []string `json:"shared,omitempty"`
 	// Folders are created if missing. An image in which one of them is not a folder, or is reached through
 	// a link, is refused.
 	Folders []string `json:"folders,omitempty"`

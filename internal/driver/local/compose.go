@@ -2,12 +2,15 @@ package local
 
 import (
 	"encoding/base64"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/rolloutd/rolloutd/internal/driver"
+	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/runas"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
@@ -109,9 +112,9 @@ func (d *Driver) serveArgs(l *launch, controlFD int, id string, spec driver.Spec
 const maxTreeMiB = 4096
 
 // treeMiB bounds the files of a tar by the sandbox's memory, into which they are unpacked. Unchanged files
-// of the image are in the tar too, but are not written again.
+// of an image are in the tar too, but are not written again.
 func treeMiB(spec driver.Spec) int {
-	if spec.Workdir != "" || len(spec.GradePaths) > 0 || len(spec.Changed) > 0 {
+	if spec.Image != "" {
 		return maxTreeMiB
 	}
 
@@ -231,25 +234,24 @@ func (c *composer) users(separate, hasPlace bool) error {
 // the home, with which they are copied to the verifier. In a verifier's sandbox it makes the folders for
 // the agent's files writable. The stage has checked that the paths contain no links.
 func (c *composer) shared() {
+	if c.launch.stage.Overlay == nil {
+		return
+	}
+
 	g, at := c.launch.guest, func(p string) string { return filepath.Join(c.launch.stage.Overlay.At, "root", p) }
-	if g.Workdir != "" {
-		c.opt("--bind", at(g.Workdir), wire.AgentWorkdir)
+	if g.Verifier {
+		for _, p := range append([]string{wire.AgentHome, rollout.TmpDir}, g.Writable()...) {
+			c.opt("--bind", at(p), p)
+		}
 	}
 
-	if len(g.Graded) > 0 {
-		c.dir(wire.AgentGraded)
-	}
-
-	for i, p := range g.Graded {
-		c.opt("--bind", at(p), wire.AgentGraded+"/"+strconv.Itoa(i))
+	names := g.Names()
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		c.opt("--bind", at(names[name]), name)
 	}
 
 	if !g.Verifier {
 		return
-	}
-
-	for _, p := range g.Writable() {
-		c.opt("--bind", at(p), p)
 	}
 
 	for i, p := range g.Changed {
@@ -264,9 +266,13 @@ func (c *composer) folders(spec driver.Spec) {
 	c.opt("--proc", "/proc", "--dev", "/dev")
 	c.tmpfs("/dev/shm", max(spec.TmpMiB/4, 1), "1777")
 	c.tmpfs("/run", 16, "0755")
-	c.tmpfs("/tmp", spec.TmpMiB, "1777")
-	c.tmpfs(wire.AgentHome, spec.HomeMiB, "0755")
-	c.opt("--dir", wire.AgentWorkdir)
+
+	if c.launch.stage.Overlay == nil {
+		c.tmpfs(rollout.TmpDir, spec.TmpMiB, "1777")
+		c.tmpfs(wire.AgentHome, spec.HomeMiB, "0755")
+		c.opt("--dir", wire.AgentWorkdir)
+	}
+
 	c.tmpfs(verifierMount, spec.HomeMiB, "0755")
 
 	for _, folder := range []string{wire.VerifierHome, wire.VerifierTests, wire.VerifierLogs, wire.VerifierRun} {

@@ -80,7 +80,7 @@ func TestImage(t *testing.T) {
 	d := withImage(t)
 	p := sandboxtest.New(t, d, driver.Spec{Image: "small"})
 	out := p.Bash("cat /etc/image /opt/tool/readme; id -un; id -u; ls -A /home/user; cat /root/secret")
-	require.Equal(t, "made for a test\ntool\nimage\n1000\nworkdir\ns", out.Stdout)
+	require.Equal(t, "made for a test\ntool\nimage\n1000\nsecret\nworkdir\ns", out.Stdout)
 }
 
 // A client can only name images in the host's store: paths and unknown names are refused.

@@ -36,7 +36,7 @@ func TestRefusedImageUse(t *testing.T) {
 		{
 			Image:   "small",
 			Workdir: "/usr/bin",
-		}, {Image: "small", GradePaths: []string{"/etc"}}, {Image: "small", Workdir: "/home/user/x"},
+		}, {Image: "small", GradePaths: []string{"/etc"}}, {Image: "small", Workdir: "/home/user/tests"},
 	} {
 		_, err := b.Create(t.Context(), "x", s, nil)
 		require.Equal(t, fault.Invalid, fault.KindOf(err), "%+v: %v", s, err)

@@ -57,7 +57,7 @@ func (d *Driver) overlay(use *image.Use, at string, base int, spec driver.Spec, 
 
 	o := g.Overlay()
 	o.At, o.Layers, o.SizeMiB, o.Base, o.IDs = at, use.Layers, spec.HomeMiB, base, imageUIDs
-	o.Points = append(o.Points, "/proc", "/dev", "/run", "/tmp", "/etc", wire.AgentHome, "/verifier", ownMount)
+	o.Points = append(o.Points, "/proc", "/dev", "/run", "/etc", "/verifier", ownMount)
 	o.Links, o.Foreign, o.Unless = links, d.links.C, hostlibs.Loader
 
 	return &o

@@ -2,6 +2,7 @@ package nested
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,14 +22,14 @@ type Image struct {
 	Root launcher.Overlay `json:"root"`
 	// Agent are the arguments of sandboxd for the agent's user.
 	Agent []string `json:"agent"`
-	// Workdir is a folder of the image that becomes the workdir; Graded are folders shown below the home.
-	Workdir string   `json:"workdir"`
-	Graded  []string `json:"graded"`
+	// Names are further names of folders of the image, in the home: name → folder.
+	Names map[string]string `json:"names"`
 	// Changed are folders that the agent changed elsewhere. Those with programs of the image are left out;
 	// "": one that is left out already.
 	Changed []string `json:"changed,omitempty"`
-	// Verifier makes the root file system read-only, except for Workdir, Graded and Changed.
-	Verifier bool `json:"verifier"`
+	// Verifier makes the root file system read-only, except for Writable and Changed.
+	Verifier bool     `json:"verifier"`
+	Writable []string `json:"writable"`
 }
 
 // scratch is a folder of the container in memory, in which the new root is assembled.
@@ -159,12 +160,15 @@ func (i *Image) movedPaths(root string) ([]movedPath, error) {
 // the verifier, and in a verifier's sandbox over the read-only original.
 func (i *Image) shown(root string) ([][2]string, error) {
 	var all [][2]string
-	if i.Workdir != "" {
-		all = append(all, [2]string{i.Workdir, wire.AgentWorkdir})
+
+	if i.Verifier {
+		for _, p := range i.Writable {
+			all = append(all, [2]string{p, p})
+		}
 	}
 
-	for n, p := range i.Graded {
-		all = append(all, [2]string{p, wire.AgentGraded + "/" + strconv.Itoa(n)})
+	for _, name := range slices.Sorted(maps.Keys(i.Names)) {
+		all = append(all, [2]string{i.Names[name], name})
 	}
 
 	for n, p := range i.Changed {
@@ -178,13 +182,7 @@ func (i *Image) shown(root string) ([][2]string, error) {
 		}
 
 		if !programs {
-			all = append(all, [2]string{p, wire.AgentChanged + "/" + strconv.Itoa(n)})
-		}
-	}
-
-	if i.Verifier {
-		for _, s := range slices.Clone(all) {
-			all = append(all, [2]string{s[0], s[0]})
+			all = append(all, [2]string{p, wire.AgentChanged + "/" + strconv.Itoa(n)}, [2]string{p, p})
 		}
 	}
 

@@ -143,7 +143,7 @@ func become(c Config) error {
 	folders, processes, agent := []string{"/dev/shm", wire.AgentHome, "/run", "/tmp", verifier}, c.PIDs, []string(nil)
 	switch {
 	case c.Image != nil: // its users have the same ids in other containers: the container has the limit
-		folders, processes, agent = append(folders, "/"), 0, c.Image.Agent
+		folders, processes, agent = append([]string{"/"}, folders...), 0, c.Image.Agent
 	case len(c.Entrances) > 0:
 		// the limit of the cgroup is reached first, and counts refusals
 		processes++

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
@@ -29,14 +30,14 @@ func mounts(c Config) error {
 			return err
 		}
 
-		return own.mountAll(c.TmpMiB)
+		return errors.Join(own.mountAll(), own.mountHome())
 	}
 
 	own.owner = wire.SupervisorID
 
 	grafts, err := c.Image.enter(own)
 	if err == nil {
-		err = own.mountAll(0)
+		err = own.mountAll()
 	}
 
 	for _, g := range grafts {
@@ -71,8 +72,16 @@ func (p places) proc(at string) error {
 	return nil
 }
 
-// mountAll mounts everything except /proc; varTmpMiB is 0 if /var/tmp is a folder of the image.
-func (p places) mountAll(varTmpMiB int) error {
+// mountHome mounts the agent's home and the folders for temporary files, which are the image's where there is one.
+func (p places) mountHome() error {
+	return errors.Join(
+		p.tmpfs(rollout.TmpDir, p.tmpMiB, "1777"), p.tmpfs("/var/tmp", p.tmpMiB, "1777"), p.tmpfs(wire.AgentHome, p.homeMiB, "0755"),
+		os.Mkdir(wire.AgentWorkdir, 0o755), os.Chdir(wire.AgentHome),
+	)
+}
+
+// mountAll mounts everything except /proc and what mountHome mounts.
+func (p places) mountAll() error {
 	if err := p.dev(); err != nil {
 		return fmt.Errorf("/dev: %w", err)
 	}
@@ -82,13 +91,8 @@ func (p places) mountAll(varTmpMiB int) error {
 		mib  int
 		mode string
 	}{
-		{"/sys", 1, "0555"}, {"/run", 16, "0755"}, {"/tmp", p.tmpMiB, "1777"}, {"/var/tmp", varTmpMiB, "1777"},
-		{wire.AgentHome, p.homeMiB, "0755"}, {verifier, p.homeMiB, "0755"},
+		{"/sys", 1, "0555"}, {"/run", 16, "0755"}, {verifier, p.homeMiB, "0755"},
 	} {
-		if m.mib == 0 {
-			continue
-		}
-
 		if err := p.tmpfs(m.at, m.mib, m.mode); err != nil {
 			return err
 		}
@@ -98,17 +102,13 @@ func (p places) mountAll(varTmpMiB int) error {
 		return err
 	}
 
-	if err := os.Mkdir(wire.AgentWorkdir, 0o755); err != nil {
-		return err
-	}
-
 	for _, path := range []string{wire.VerifierHome, wire.VerifierTests, wire.VerifierLogs, wire.VerifierRun} {
 		if err := errors.Join(os.Mkdir(path, 0o700), os.Chown(path, p.owner, p.owner)); err != nil {
 			return err
 		}
 	}
 
-	return os.Chdir(wire.AgentHome)
+	return nil
 }
 
 func (p places) tmpfs(at string, mib int, mode string) error {

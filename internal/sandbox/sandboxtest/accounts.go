@@ -36,6 +36,7 @@ func FillUsersImage(folder string) error {
 	for path, text := range map[string]string{
 		"app/main": "original\n", "app/lib/part": "part\n", "srv/data/rows": "rows\n",
 		"opt/tool/run.py": "run\n", "opt/rows": "rows\n",
+		"home/user/given": "home\n", "home/user/app/main": "below home\n", "tmp/given": "tmp\n", "tmp/x/main": "below tmp\n",
 		"etc/passwd": "root:x:0:0:root:/root:/bin/sh\napp:x:1001:0:App:/app:/bin/sh\nother:x:1000:1000::/:/bin/sh\n",
 		"etc/group":  "root:x:0:\nshared:x:50:app\n",
 	} {

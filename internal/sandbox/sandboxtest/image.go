@@ -1,6 +1,7 @@
 package sandboxtest
 
 import (
+	"archive/tar"
 	"crypto/rand"
 	"errors"
 	"os"
@@ -27,6 +28,8 @@ func FillAppImage(folder string) error {
 		"app/cache/old": "old\n",
 		"srv/data/rows": "rows\n",
 		"etc/hostname":  "app\n",
+
+		"home/user/given": "home\n", "home/user/app/main": "below home\n", "tmp/given": "tmp\n", "tmp/x/main": "below tmp\n",
 	} {
 		full := filepath.Join(folder, path)
 		err = errors.Join(
@@ -49,6 +52,7 @@ func imageTests() map[string]func(*testing.T, Harness) {
 	return map[string]func(*testing.T, Harness){
 		"Workdir": imageWorkdir,
 		"Graded":  imageGraded,
+		"Home":    imageHome,
 		"Refused": imageRefused,
 		"Env":     taskEnv,
 	}
@@ -142,7 +146,7 @@ func imageGraded(t *testing.T, h Harness) {
 	p := h.appPlace(t, driver.PurposeAgent)
 	ran := p.Bash(
 		`set -e; cd /app; rm main; echo changed > main; mkdir -m 700 new; ln -s /etc/passwd new/link; echo 1 > new/file; ln new/file new/hard
-		echo 2 > cache/two; rm /srv/data/rows; echo 3 > /srv/data/three; echo 4 > /new/place/four; echo x > /tmp/x; echo h > ~/h`,
+		echo 2 > cache/two; rm /srv/data/rows; echo 3 > /srv/data/three; echo 4 > /new/place/four; echo x > /tmp/y; echo h > ~/h`,
 	)
 	require.Zero(t, ran.ExitCode, ran.Stderr)
 	require.NoError(t, p.KillAll(t.Context()))
@@ -156,7 +160,7 @@ func imageGraded(t *testing.T, h Harness) {
 	ran = v.User(wire.VerifierUser).
 		Bash(`cd /app; cat main new/file new/hard cache/old cache/two /srv/data/three /new/place/four ~user/h; readlink new/link
 		stat -c %h new/file; ls /srv/data; ls /tmp; cat /home/user/workdir/main`)
-	require.Equal(t, "changed\n1\n1\nold\n2\n3\n4\nh\n/etc/passwd\n2\nthree\nchanged\n", ran.Stdout, ran.Stderr)
+	require.Equal(t, "changed\n1\n1\nold\n2\n3\n4\nh\n/etc/passwd\n2\nthree\ngiven\nx\nchanged\n", ran.Stdout, ran.Stderr)
 	require.NotZero(t, v.Bash("echo x > /usr/bin/x").ExitCode)
 	v.assertLinksOfWork(v.User(wire.VerifierUser))
 	ran = v.User(wire.VerifierUser).
@@ -176,6 +180,63 @@ func (p *Place) assertLinksOfWork(verifier *Place) {
 	require.Equal(p.t, "changed\nmain\n", ran.Stdout, ran.Stderr)
 	require.Contains(p.t, ran.Stderr, "Too many levels of symbolic links")
 	require.Zero(p.t, ran.ExitCode)
+}
+
+// The home and /tmp have what the image has there, for the agent and beside the verifier. Each may be the workdir, or have
+// it: then it goes to the verifier as the agent left it. A /tmp that is not graded is the image's for the verifier.
+func imageHome(t *testing.T, h Harness) {
+	for _, image := range []rollout.Sandbox{
+		{Image: h.AppImage}, {Image: h.UsersImage, User: rollout.UserRoot}, {Image: h.UsersImage, User: rollout.UserOfImage},
+	} {
+		if image.Image == "" {
+			continue
+		}
+
+		for _, workdir := range []string{"/app", "/home/user", "/home/user/app", "/tmp", "/tmp/x"} {
+			s := image
+			s.Workdir = workdir
+			t.Run(s.User+workdir, func(t *testing.T) { h.homeOfImage(t, s) })
+		}
+	}
+}
+
+func (h Harness) homeOfImage(t *testing.T, s rollout.Sandbox) {
+	p := h.placeOf(t, driver.PurposeAgent, s)
+	require.NoError(t, p.PutTar(t.Context(), wire.AgentHome, archive(t,
+		tar.Header{Name: "workdir/", Typeflag: tar.TypeDir, Mode: 0o755}, tar.Header{Name: "workdir/task"})))
+	require.NoError(t, p.WriteFile(t.Context(), wire.AgentWorkdir+"/written", newText("written\n"), 0o644))
+
+	ran := p.inWorkdir(`set -e; cat /home/user/given /home/user/app/main /tmp/given /tmp/x/main; stat -c %a /tmp
+		ls task; cat written; mkdir new; echo made > new/made; cp new/made new/other; ln -s /etc/passwd new/link
+		rm -f written main; echo changed > main; touch task; ! ls /home/user/workdir/workdir/main`)
+	require.Zero(t, ran.ExitCode, ran.Stderr)
+	require.Equal(t, "home\nbelow home\ntmp\nbelow tmp\n1777\ntask\nwritten\n", ran.Stdout)
+	require.NoError(t, p.KillAll(t.Context()))
+
+	home, err := p.GetHome(t.Context(), nil)
+	require.NoError(t, err)
+
+	defer home.Close()
+
+	v := h.placeOf(t, driver.PurposeVerifier, s)
+	require.NoError(t, v.Restore(t.Context(), wire.AgentHome, home))
+	require.NoError(t, v.PutTar(t.Context(), wire.AgentHome, archive(t, tar.Header{Name: "workdir/", Typeflag: tar.TypeDir, Mode: 0o755})))
+
+	ran = v.User(wire.VerifierUser).inWorkdir(`set -e; cat ` + s.Workdir + `/main new/made; ls new; ! ls written; stat -c %a /tmp
+		echo mine > /tmp/mine; cat /home/user/given /tmp/given; run-as-agent bash -c 'cat main; echo built > built; ! rm -f /tmp/mine; ! chmod 777 /tmp'; cat built`)
+	require.Zero(t, ran.ExitCode, ran.Stderr)
+	require.Equal(t, "changed\nmade\nlink\nmade\nother\n1777\nhome\ntmp\nchanged\nbuilt\n", ran.Stdout)
+}
+
+// inWorkdir runs a script in the workdir.
+func (p *Place) inWorkdir(script string) Ran {
+	p.t.Helper()
+
+	name := "bash-" + rand.Text()
+	_, err := p.Start(p.t.Context(), name, sandbox.BashCommand("-c", script))
+	require.NoError(p.t, err)
+
+	return p.End(name)
 }
 
 // A folder that the image reaches through a link, and a path that is not a folder, are refused before anything runs.

@@ -106,7 +106,7 @@ func tarOddFiles(t *testing.T, h Harness) {
 func tarSparse(t *testing.T, h Harness) {
 	p := h.place(t)
 	setup := p.Bash(
-		`mkdir /home/user/d; cd /home/user/d; for i in $(seq 40); do truncate -s 60M sparse$i || exit 1; done`,
+		`mkdir /home/user/d; cd /home/user/d; for i in $(seq 80); do truncate -s 60M sparse$i || exit 1; done`,
 	)
 	require.Zero(t, setup.ExitCode, setup.Stderr)
 	_, err := p.GetTar(t.Context(), "/home/user/d")

@@ -20,13 +20,13 @@ import (
 // Restore makes the folder path equal to a tar, with the bounds of Unpack. It does not rewrite equal files,
 // and removes files that are not in the tar: unchanged files of an image take no space. It leaves out the
 // entries in skip.
-func (p Places) Restore(path string, limit int64, r io.Reader, skip ...string) error {
+func (p Places) Restore(path string, limit int64, r io.Reader, names Names, skip ...string) error {
 	root, err := p.dir(path, true)
 	if err == nil {
 		defer root.close()
 
 		u := &unpacker{
-			root: root, meter: newMeter(limit), skip: skip,
+			root: root, meter: newMeter(limit), names: names, skip: skip,
 			exact: &exact{maphash.MakeSeed(), map[uint64]struct{}{}},
 		}
 		err = u.unpack(r)
@@ -191,12 +191,21 @@ func (d *dir) clearFolder(name string) error {
 	return removeTree(d, name)
 }
 
-// like reports whether the folder has the mode and the time of the entry. If it belongs to another user,
-// only that user could set them.
-func (d *dir) like(h *tar.Header) bool {
+// keeps reports whether the folder keeps its mode and its time: if all users make files in it, or if a folder that is
+// to be equal to the entry has both. If it belongs to another user, only that user could set them.
+func (d *dir) keeps(h *tar.Header, exact bool) bool {
 	st, err := d.stat(".")
-	return err == nil && st.Mode&0o777 == uint32(h.Mode&0o777) && time.Unix(st.Mtim.Unix()).Equal(h.ModTime)
+	if err != nil {
+		return false
+	}
+
+	like := st.Mode&0o777 == uint32(h.Mode&0o777) && time.Unix(st.Mtim.Unix()).Equal(h.ModTime)
+
+	return isSticky(&st) || exact && like
 }
+
+// isSticky reports whether all users make files in a folder, as in /tmp.
+func isSticky(st *unix.Stat_t) bool { return st.Mode&unix.S_ISVTX != 0 }
 
 // linkedTo reports whether name is a symbolic link to target.
 func (d *dir) linkedTo(name, target string) bool {

@@ -8,17 +8,17 @@ import (
 
 // Unpack unpacks a tar into the folder, which becomes the only writable place.
 func Unpack(folder string, limit int64, r io.Reader) error {
-	return Places{folder}.Unpack(folder, limit, r)
+	return Places{folder}.Unpack(folder, limit, r, Names{})
 }
 
 // Restore makes the folder equal to a tar.
 func Restore(folder string, limit int64, r io.Reader) error {
-	return Places{folder}.Restore(folder, limit, r)
+	return Places{folder}.Restore(folder, limit, r, Names{})
 }
 
 // Pack packs the folder.
 func Pack(folder string, w io.Writer) error {
-	s, err := Places{folder}.Open(folder)
+	s, err := Places{folder}.Open(folder, Names{})
 	if err != nil {
 		return err
 	}

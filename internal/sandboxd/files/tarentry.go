@@ -49,7 +49,8 @@ func (u *unpacker) makeWay(d *dir, name string) error {
 
 	defer sub.close()
 
-	if st, err := sub.stat("."); u.exact != nil && err == nil && st.Mode&0o700 == 0o700 {
+	st, err := sub.stat(".")
+	if err == nil && (isSticky(&st) || u.exact != nil && st.Mode&0o700 == 0o700) {
 		return nil
 	}
 
@@ -75,7 +76,7 @@ func (u *unpacker) finish() error {
 			return err
 		}
 
-		if u.exact == nil || !d.like(h) {
+		if !d.keeps(h, u.exact != nil) {
 			// in an unreadable one "." cannot be opened
 			err = errors.Join(setTime(d, ".", h.ModTime), d.chmod(uint32(h.Mode)))
 		}
@@ -112,6 +113,8 @@ func (u *unpacker) hardLink(d *dir, name string, h *tar.Header) error {
 	if err != nil {
 		return fault.Wrap(fault.Invalid, err, "hard link to %q", h.Linkname)
 	}
+
+	target = u.names.inFolder(target)
 
 	from, err := u.root.walk(components(path.Dir(target)), false)
 	if err != nil {

@@ -15,12 +15,12 @@ import (
 )
 
 // Unpack writes a tar below path, which is created if missing. limit bounds the bytes of its files.
-func (p Places) Unpack(path string, limit int64, r io.Reader) error {
+func (p Places) Unpack(path string, limit int64, r io.Reader, names Names) error {
 	root, err := p.dir(path, true)
 	if err == nil {
 		defer root.close()
 
-		u := &unpacker{root: root, meter: newMeter(limit)}
+		u := &unpacker{root: root, meter: newMeter(limit), names: names}
 		err = u.unpack(r)
 		u.close()
 	}
@@ -34,6 +34,7 @@ func (p Places) Unpack(path string, limit int64, r io.Reader) error {
 type unpacker struct {
 	root  *dir
 	meter *meter
+	names Names
 
 	// of the last entry, since entries of one directory usually follow each other
 	parent     *dir
@@ -80,6 +81,8 @@ func (u *unpacker) entry(h *tar.Header, data io.Reader) error {
 	if slices.ContainsFunc(u.skip, func(s string) bool { return name == s || strings.HasPrefix(name, s+"/") }) {
 		return nil
 	}
+
+	name = u.names.inFolder(name)
 
 	if u.exact != nil {
 		u.exact.add(name)

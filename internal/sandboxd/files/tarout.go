@@ -17,8 +17,9 @@ type Source struct {
 	dir  *dir
 
 	// in dir; "": all of it
-	file string
-	more []added
+	file  string
+	names Names
+	more  []added
 }
 
 // added is a further folder of a tar, and its name there.
@@ -28,8 +29,12 @@ type added struct {
 }
 
 // Open opens a directory or a regular file to be packed.
-func (p Places) Open(path string) (*Source, error) {
+func (p Places) Open(path string, names Names) (*Source, error) {
 	s, err := p.openSource(path)
+	if err == nil {
+		s.names = names
+	}
+
 	return s, fault.Wrap(reply.Kind(err), err, "tar %q", path)
 }
 
@@ -100,9 +105,12 @@ func (s *Source) each(v visit) error {
 		return w.one(s.dir, s.file, s.file, 0)
 	}
 
+	w.visit = s.named(v)
 	if err := w.tree(s.dir, "", 0); err != nil {
 		return err
 	}
+
+	w.visit = v
 
 	for _, m := range s.more {
 		st, err := m.dir.stat(".")

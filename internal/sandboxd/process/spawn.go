@@ -54,7 +54,7 @@ func (t *Table) spawn(name string, spec wire.Process, tty *os.File) (*Process, e
 	}
 
 	pid, exited, err := t.launcher.launch(prestart.Config{
-		Argv: spec.Argv, Env: environ(env), Path: path, Dir: spec.Dir, User: user, Terminal: tty != nil, NoExec: noExec,
+		Argv: spec.Argv, Env: environ(env), Path: path, Dir: t.workdir.Locate(spec.Dir), User: user, Terminal: tty != nil, NoExec: noExec,
 	}, files.child())
 	if err != nil {
 		files.closeParent()

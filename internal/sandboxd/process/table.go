@@ -25,6 +25,7 @@ type Table struct {
 
 	// nil: none
 	reclaim *os.File
+	workdir wire.Workdir
 	env     wire.BaseEnv
 
 	// a process that KillAll keeps; 0: none
@@ -55,6 +56,9 @@ type Options struct {
 
 	// the agent's user, if users are separate
 	Agent Agent
+
+	// where processes of the workdir start
+	Workdir wire.Workdir
 
 	// base environment of processes
 	Env wire.BaseEnv
@@ -89,6 +93,7 @@ func New(o Options) *Table {
 		launcher:     &launcher{program: o.Program, cgroups: o.Cgroups, cgroup: o.Cgroup, reaper: newReaper()},
 		Users:        Users{o.SeparateUsers, o.Agent},
 		reclaim:      o.Reclaim,
+		workdir:      o.Workdir,
 		env:          o.Env,
 		spared:       o.Spared,
 		noExec:       o.NoExec,

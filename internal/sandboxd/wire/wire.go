@@ -167,6 +167,19 @@ const (
 	AgentChanged = AgentHome + "/.changed"
 )
 
+// Workdir is where the workdir is if that is in the home; "": at AgentWorkdir, or mounted there.
+type Workdir string
+
+// Locate returns where a path is that may be at or below AgentWorkdir.
+func (w Workdir) Locate(p string) string {
+	rest, ok := strings.CutPrefix(p, AgentWorkdir)
+	if w == "" || !ok || rest != "" && rest[0] != '/' {
+		return p
+	}
+
+	return string(w) + rest
+}
+
 // Change is a changed path outside of the folders that are mounts of their own.
 type Change struct {
 	Path string `json:"path"`
