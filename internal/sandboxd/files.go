@@ -158,10 +158,10 @@ func addChanged(source *files.Source, changed []string, limit int64) error {
 // getChanges lists what has changed since sandboxd serves, besides the folders that the verifier gets anyway.
 func (s *Server) getChanges(w http.ResponseWriter, r *http.Request) {
 	graded, err := view.ShownBelow(wire.AgentWorkdir, wire.AgentGraded)
+	own := append(graded, wire.AgentHome, wire.Tmp)
 
 	var all []wire.Change
 	if err == nil {
-		own := append(graded, wire.AgentHome, "/tmp")
 		all, err = files.Changes("/", r.URL.Query()["in"], own, s.changesSince)
 	}
 

@@ -193,7 +193,7 @@ func giveFolders(agent process.Agent, workdir string) error {
 	}
 
 	// Its owner could remove what others make there. It may be the workdir, or a graded folder.
-	if err := give(os.Getuid(), os.Getgid(), "/tmp"); err != nil {
+	if err := give(os.Getuid(), os.Getgid(), wire.Tmp); err != nil {
 		return err
 	}
 

@@ -59,10 +59,10 @@ func TestWorkInOwnFolders(t *testing.T) {
 				"echo $a$b$c > " + c.answer
 
 			for solution, reward := range map[string]float64{
-				solve: 1,
-				"ln -s /verifier/tests/want " + c.answer:             0,
+				solve:                                    1,
+				"ln -s /verifier/tests/want " + c.answer: 0,
 				solve + "; ln -s /logs/verifier/reward.txt /tmp/out": 1,
-				solve + "; rm given":                                 0,
+				solve + "; rm given": 0,
 				"echo 443 > " + c.answer + "; echo 444 > /tmp/want; ln -s /tmp/want /tmp/scratch": 0,
 			} {
 				ask := args(task.Arguments())

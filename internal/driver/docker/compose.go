@@ -21,7 +21,6 @@ import (
 	"github.com/rolloutd/rolloutd/internal/driver/imageconfig"
 	"github.com/rolloutd/rolloutd/internal/driver/nested"
 	"github.com/rolloutd/rolloutd/internal/driver/usage"
-	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
@@ -315,7 +314,7 @@ func (d *Driver) encloseArgs(id string, spec driver.Spec, g imageconfig.Guest, i
 			Names:    g.Names(),
 			Changed:  g.Changed,
 			Verifier: g.Verifier,
-			Writable: append([]string{wire.AgentHome, rollout.TmpDir}, g.Writable()...),
+			Writable: append([]string{wire.AgentHome, wire.Tmp}, g.Writable()...),
 		},
 	})
 

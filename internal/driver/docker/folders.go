@@ -20,7 +20,6 @@ import (
 	"github.com/rolloutd/rolloutd/internal/driver"
 	"github.com/rolloutd/rolloutd/internal/driver/imageconfig"
 	"github.com/rolloutd/rolloutd/internal/fault"
-	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
@@ -45,12 +44,13 @@ func foldersOf(g imageconfig.Guest, ofTask bool, volumes map[string]struct{}) ([
 
 	paths := g.Writable()
 	if ofTask {
-		paths = append(paths, wire.AgentHome, rollout.TmpDir)
+		paths = append(paths, wire.AgentHome, wire.Tmp)
 	}
 
 	slices.Sort(paths)
 
 	names := g.Names()
+
 	for _, p := range slices.Compact(paths) {
 		f := folder{path: p, filled: true}
 

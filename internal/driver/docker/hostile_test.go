@@ -1,6 +1,7 @@
 package docker_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -27,7 +28,8 @@ func hostileImage(folder string) error {
 		"opt/rolloutd/control": "/tmp",
 		"etc/group":            "/proc/1/environ",
 	} {
-		if err := os.Symlink(to, filepath.Join(folder, p)); err != nil {
+		at := filepath.Join(folder, p)
+		if err := errors.Join(os.RemoveAll(at), os.Symlink(to, at)); err != nil {
 			return err
 		}
 	}

@@ -33,7 +33,7 @@ func (g *Guest) Overlay() launcher.Overlay {
 	return launcher.Overlay{
 		Folders:  append(g.folders(), g.Volumes...),
 		Points:   g.points(),
-		Shared:   []string{rollout.TmpDir},
+		Shared:   []string{wire.Tmp},
 		Files:    map[string]string{"/etc/hosts": Hosts(g.Hosts), "/etc/hostname": HostnameFile},
 		Accounts: accounts(g.Account.VerifierID()),
 	}
@@ -41,7 +41,7 @@ func (g *Guest) Overlay() launcher.Overlay {
 
 // points returns the folders that are mount points, or the sandbox's own: of the home, and those that the agent changed.
 func (g *Guest) points() []string {
-	all := []string{wire.AgentHome, rollout.TmpDir}
+	all := []string{wire.AgentHome, wire.Tmp}
 	if !rollout.InHome(g.Workdir) {
 		all = append(all, wire.AgentWorkdir)
 	}

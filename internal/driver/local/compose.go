@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/rolloutd/rolloutd/internal/driver"
-	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/runas"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
@@ -240,7 +239,7 @@ func (c *composer) shared() {
 
 	g, at := c.launch.guest, func(p string) string { return filepath.Join(c.launch.stage.Overlay.At, "root", p) }
 	if g.Verifier {
-		for _, p := range append([]string{wire.AgentHome, rollout.TmpDir}, g.Writable()...) {
+		for _, p := range append([]string{wire.AgentHome, wire.Tmp}, g.Writable()...) {
 			c.opt("--bind", at(p), p)
 		}
 	}
@@ -268,7 +267,7 @@ func (c *composer) folders(spec driver.Spec) {
 	c.tmpfs("/run", 16, "0755")
 
 	if c.launch.stage.Overlay == nil {
-		c.tmpfs(rollout.TmpDir, spec.TmpMiB, "1777")
+		c.tmpfs(wire.Tmp, spec.TmpMiB, "1777")
 		c.tmpfs(wire.AgentHome, spec.HomeMiB, "0755")
 		c.opt("--dir", wire.AgentWorkdir)
 	}

@@ -2,7 +2,8 @@
 //
 // A sandbox has namespaces of its own for users, processes, mounts, network (only a loopback device), IPC,
 // host name and cgroups; a read-only root file system made of the host's /usr or of an image folder; a
-// generated /etc; tmpfs of limited size for the home, /tmp and /dev/shm; a system call filter; no
+// generated /etc; tmpfs of limited size for the home, /tmp and /dev/shm (of an OCI image the first two are the
+// image's); a system call filter; no
 // capabilities; limits by cgroup. sandboxd is its first process and listens on a socket that exists only on
 // the host, <Dir>/<id>/control.sock.
 //

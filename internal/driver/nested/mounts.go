@@ -7,7 +7,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
@@ -75,7 +74,7 @@ func (p places) proc(at string) error {
 // mountHome mounts the agent's home and the folders for temporary files, which are the image's where there is one.
 func (p places) mountHome() error {
 	return errors.Join(
-		p.tmpfs(rollout.TmpDir, p.tmpMiB, "1777"), p.tmpfs("/var/tmp", p.tmpMiB, "1777"), p.tmpfs(wire.AgentHome, p.homeMiB, "0755"),
+		p.tmpfs(wire.Tmp, p.tmpMiB, "1777"), p.tmpfs("/var/tmp", p.tmpMiB, "1777"), p.tmpfs(wire.AgentHome, p.homeMiB, "0755"),
 		os.Mkdir(wire.AgentWorkdir, 0o755), os.Chdir(wire.AgentHome),
 	)
 }

@@ -42,3 +42,9 @@ func Visit(folder string, most int) (visited []string, err error) {
 
 	return visited, w.tree(d, "", 0)
 }
+
+// Pack returns the name in the tar for one in the folder.
+func (n Names) Pack(name string) string { return n.inTar(name) }
+
+// Unpack returns the name in the folder for one in the tar.
+func (n Names) Unpack(name string) string { return n.inFolder(name) }

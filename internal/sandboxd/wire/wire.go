@@ -160,6 +160,9 @@ const (
 	AgentHome    = "/home/user"
 	AgentWorkdir = AgentHome + "/workdir"
 
+	// of temporary files, where every user makes them
+	Tmp = "/tmp"
+
 	// graded folders 0, 1 and so on of the image
 	AgentGraded = AgentHome + "/.graded"
 

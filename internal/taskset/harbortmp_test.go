@@ -1,0 +1,42 @@
+package taskset_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The agent's /tmp is graded where the instruction and the tests name the same file or folder there. What the tests alone
+// name is the verifier's own.
+func TestHarborTemporary(t *testing.T) {
+	t.Parallel()
+
+	for name, c := range map[string]struct {
+		dockerfile, instruction, tests string
+		graded                         bool
+	}{
+		"file":           {"FROM x\n", "Write /tmp/answer.txt.", "cat /tmp/answer.txt", true},
+		"folder":         {"FROM x\n", "Write to `/tmp/out/`", "ls /tmp/out/a", true},
+		"of the tests":   {"FROM x\n", "Write answer.txt.", "cat answer.txt > /tmp/scratch", false},
+		"another":        {"FROM x\n", "Do not use /tmp/x.", "cat /tmp/answer.txt", false},
+		"without image":  {"", "Write /tmp/answer.txt.", "cat /tmp/answer.txt", false},
+		"another folder": {"FROM x\n", "Write /var/answer.", "cat /tmp/answer", false},
+	} {
+		files := map[string]string{"instruction.md": c.instruction, "tests/test.sh": "#!/bin/bash\n" + c.tests + "\n"}
+		if c.dockerfile != "" {
+			files["environment/Dockerfile"] = c.dockerfile
+		}
+
+		task, err := open(t, folder(t, harborTask(files))).Task(0)
+		require.NoError(t, err, name)
+		require.Equal(t, c.graded, task.Sandbox["grade_paths"] != nil, name)
+	}
+
+	for _, workdir := range []string{"/home/user", "/home/user/app", "/tmp", "/tmp/x"} {
+		_, err := open(t, folder(t, harborTask(map[string]string{"environment/Dockerfile": "FROM x\nWORKDIR " + workdir + "\n"}))).Task(0)
+		require.NoError(t, err, workdir)
+	}
+
+	_, err := open(t, folder(t, harborTask(map[string]string{"environment/Dockerfile": "FROM x\nWORKDIR /home/user/logs/x\n"}))).Task(0)
+	require.ErrorContains(t, err, "WORKDIR: must be outside /home/user/logs, which has files of rolloutd")
+}
