@@ -138,6 +138,20 @@ def test_nemo_gym_parses_the_answer() -> None:
     assert pairs == of_longest(RECORDS)
 
 
+def test_nemo_gym_takes_routed_experts() -> None:
+    server = pytest.importorskip("nemo_gym.base_resources_server", reason="nemo-gym is not installed")
+    for record in with_rows(recorded()):
+        if (sequence := longest(trained(record))) is None:
+            continue
+        assert sequence.routed_experts is not None
+        shaped = replace(sequence, routed_experts=replace(sequence.routed_experts, layers=LAYERS, top_k=TOP_K))
+        fields = nemo_gym.verify_response(replace(record, sequences=(shaped,)), {"responses_create_params": {"input": []}})
+        for item in server.BaseVerifyResponse.model_validate(fields).model_dump()["response"]["output"]:
+            ids = [*item["prompt_token_ids"], *item["generation_token_ids"]]
+            rows = [row_of(ids[: i + 1]) for i in range(len(ids) - 1)]
+            assert item["routed_experts"] == [*rows, rows[-1]]
+
+
 def test_tinker_joins_the_transitions_to_the_sequences() -> None:
     processing = pytest.importorskip("tinker_cookbook.rl.data_processing", reason="tinker-cookbook is not installed")
     import tinker as api

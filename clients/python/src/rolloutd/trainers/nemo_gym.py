@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..errors import RolloutdError, UnscoredError
+from .experts import token_rows
 from .record import Record
 from .rules import Turn, longest, named_rewards, trained, turns, untrained
 
@@ -13,7 +14,8 @@ from .rules import Turn, longest, named_rewards, trained, turns, untrained
 def verify_response(record: Record, request: Mapping[str, Any], *, created_at: float = 0.0) -> dict[str, Any]:
     """The answer to `request`, whose fields it repeats: the longest sequence, with an output item for each reply that is trained on.
 
-    NeMo-RL requires that the prompt of each item begins with all tokens before it, so it takes one sequence of a rollout. It has no form for a
+    Items have routed experts where all tokens of the sequence have them, in a shape that the endpoint names. NeMo-RL requires that the prompt of each item
+    begins with all tokens before it, so it takes one sequence of a rollout. It has no form for a
     missing reward: UnscoredError, for which a server answers by `masked_response`. Rewards by name are `reward_components`.
     """
     sequence = longest(trained(record))
@@ -21,7 +23,19 @@ def verify_response(record: Record, request: Mapping[str, Any], *, created_at: f
         raise UnscoredError(untrained(record))
     named = named_rewards(record)
     components = {"reward_components": named} if named else {}
-    return {**request, "response": _response(record.rollout_id, turns(sequence), created_at), "reward": record.reward, **components}
+    response = _response(record.rollout_id, turns(sequence), created_at)
+    if (rows := token_rows(sequence)) is not None:
+        for item in response["output"]:
+            item["routed_experts"] = _rows_of(item, rows)
+    return {**request, "response": response, "reward": record.reward, **components}
+
+
+def _rows_of(item: Mapping[str, Any], rows: Any) -> list[list[list[int]]]:
+    """The routed experts of an item's tokens. Its last token, which no engine had processed, repeats the row before, as the trainer replaces it by that of the
+    next item."""
+    length = len(item["prompt_token_ids"]) + len(item["generation_token_ids"])
+    made: list[list[list[int]]] = rows[: length - 1].tolist()
+    return [*made, made[-1]]
 
 
 def masked_response(record: Record, request: Mapping[str, Any], *, created_at: float = 0.0) -> dict[str, Any]:
