@@ -97,6 +97,24 @@ func TestUpstreamSaysWhyRolloutsWait(t *testing.T) {
 	)
 }
 
+// Faults of an endpoint's replies are counted by kind, and an endpoint that answers nothing is named.
+func TestUpstreamShowsFaults(t *testing.T) {
+	t.Parallel()
+
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte(`{"in_flight":1,"queued":0,"silent_since":"2026-11-28T10:00:00Z","faults":{"engine_frozen":2,"call_markup":1}}`))
+	}))
+	t.Cleanup(srv.Close)
+	vars := map[string]string{"ROLLOUTD_TRAINER_URL": srv.URL, "ROLLOUTD_ENCRYPTION_KEY": strings.Repeat("0", 64)}
+	code, out, said := rolloutd(t.Context(), vars, "upstream", "show", "vllm")
+	require.Zero(t, code, said)
+	require.Regexp(t, `^vllm: open, 1 calls in flight, 0 waiting
+silent since \S+, though it has calls: it may be frozen
+call_markup: 1 replies
+engine_frozen: 2 replies
+$`, out)
+}
+
 // The report of an audit is shown by version, with what was marked and skipped.
 func TestUpstreamAudit(t *testing.T) {
 	t.Parallel()
