@@ -290,7 +290,7 @@ func (c candidate) comparable(rec *trace.Record, most int) string {
 		return skipPaused
 	case !named && c.admission.PausedSince(rec.Began):
 		return skipOlder
-	case c.probeReport().LogprobsMode != rollout.LogprobsRaw && !neutral(rec.Request):
+	case rec.SamplingMask != nil, c.probeReport().LogprobsMode != rollout.LogprobsRaw && !neutral(rec.Request):
 		return skipSampling
 	}
 

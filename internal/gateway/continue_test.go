@@ -33,6 +33,9 @@ type talker struct {
 
 	// gives routed experts; the zero value gives none
 	router router
+
+	// gives sampling masks
+	masks masker
 }
 
 // spoken is a reply: the message, and the words that were sampled for it.
@@ -114,6 +117,7 @@ func (e *talker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		} `json:"kv_transfer_params"`
 		Input []int32 `json:"input_ids"`
 		routing
+		masking
 	}
 	if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
@@ -155,6 +159,7 @@ func (e *talker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		"usage":   map[string]int{"prompt_tokens": len(prompt), "completion_tokens": len(ids)},
 	}
 	e.router.answer(out, choice, in.routing, slices.Concat(prompt, ids))
+	e.masks.answer(choice, in.masking, prompt, ids)
 	writeTo(w, out)
 }
 

@@ -127,7 +127,7 @@ func (r *route) keepExperts(c *call, res *upstream.Result, rec *trace.Record) {
 		base = r.experts.find(rec.PromptTokenIDs)
 	}
 
-	own, start, err := ownExperts(res.Experts, rec, base, c.ask.Experts.From)
+	own, start, err := ownExperts(res.Replay.Experts, rec, base, c.ask.Experts.From)
 	if err != nil {
 		rec.Experts = &rollout.RoutedExperts{Missing: err.Error()}
 		return

@@ -123,6 +123,10 @@ func (r *route) serveCall(w http.ResponseWriter, req *http.Request, d *dialect.D
 		a.AskExperts()
 	}
 
+	if r.masks {
+		a.AskMask()
+	}
+
 	if fromHost {
 		a.Fallback = fallbackOf(req)
 	} else {

@@ -191,6 +191,7 @@ func (r *route) record(c *call, res *upstream.Result) *trace.Record {
 	}
 
 	r.keepExperts(c, res, rec)
+	r.keepMask(res, rec)
 	// one engine needs no name
 	if len(r.engines) > 1 {
 		rec.Engine = upstream.NameOf(res.Engine)

@@ -100,6 +100,9 @@ type route struct {
 
 	experts expertBook
 
+	// whether calls ask for sampling masks
+	masks bool
+
 	// what happens to replies with a fault of the engine, and the ways in which endpoints delivered calls
 	onFault rollout.OnEngineFault
 	ways    *knownWays

@@ -139,6 +139,7 @@ func (s *Server) newRoute(j Journal) (*route, error) {
 		ways:         &s.ways,
 	}
 	r.experts.wanted = r.Capture && (r.Model.RoutedExperts || s.options.RoutedExperts(r.Model.Upstream()))
+	r.masks = r.Capture && r.Model.Masks()
 	r.forest.RenderUserTurns = rollout.UserTurnRender ==
 		cmp.Or(j.Route.Model.UserTurn, s.options.UserTurn(j.Route.Model.Upstream()))
 	r.probeReport = func() rollout.EndpointReport { return s.reports.LatestReport(r.place(reply.Chat)) }

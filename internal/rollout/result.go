@@ -347,6 +347,8 @@ type Turn struct {
 	ImageRefs []ImageRef `json:"image_refs,omitempty"`
 	// RoutedExperts describes the experts that the engine's router chose for the tokens; nil: they were not asked for.
 	RoutedExperts *RoutedExperts `json:"routed_experts,omitempty"`
+	// SamplingMask describes the tokens from which the sampler chose; nil: they were not asked for.
+	SamplingMask *SamplingMask `json:"sampling_mask,omitempty"`
 	// LossMask has a 0 for each prompt token and a 1 for each completion token that is trained on; empty
 	// where there are no ids.
 	LossMask Mask `json:"loss_mask,omitempty"`

@@ -104,6 +104,8 @@ func (m Model) validSampling() error {
 			"training needs token ids and log probabilities, which endpoint %q does not give",
 			m.Upstream(),
 		)
+	case m.Masks():
+		return m.Sampling.masked()
 	case m.Sampling == nil:
 		return nil
 	case m.Training():
@@ -111,6 +113,21 @@ func (m Model) validSampling() error {
 	default:
 		return m.Sampling.validate("sampling")
 	}
+}
+
+// Masks reports whether calls ask for sampling masks.
+func (m Model) Masks() bool { return m.SamplingMasks && m.Trainable() }
+
+// masked refuses what trainers that replay sampling masks cannot reproduce. SGLang gives no masks without a top_k.
+func (s *Sampling) masked() error {
+	if s == nil || s.TopK == nil || *s.TopK < 2 {
+		return fault.Field("sampling.top_k", "must be 2 or more with sampling_masks")
+	}
+
+	rest := *s
+	rest.TopK, rest.TopP, rest.MinP = nil, nil, nil
+
+	return cmp.Or(rest.neutral(), s.validate("sampling"))
 }
 
 // neutral refuses parameters that shift log probabilities away from those of the policy.

@@ -147,6 +147,8 @@ type Model struct {
 	OnEngineFault OnEngineFault `json:"on_engine_fault,omitempty"`
 	// RoutedExperts: ask for the experts that the engine's router chose; false: as the gateway is configured.
 	RoutedExperts bool `json:"routed_experts,omitempty"`
+	// SamplingMasks: ask for the tokens from which the sampler chose. Training may then sample with top_k, top_p and min_p.
+	SamplingMasks bool `json:"sampling_masks,omitempty"`
 	// Images says whether the model sees images; nil: the endpoint's answers show it. Where it does not, a text is
 	// sent in their place.
 	Images *bool `json:"images,omitempty"`

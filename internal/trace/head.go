@@ -68,6 +68,10 @@ func (h *storedHead) writeCall(w *objectWriter) {
 	if h.Experts != nil {
 		w.value("experts", h.Experts)
 	}
+
+	if h.SamplingMask != nil {
+		w.value("sampling_mask", h.SamplingMask)
+	}
 }
 
 // writeReply writes the part of a head about the reply.

@@ -41,7 +41,7 @@ type Entry struct {
 	// see index.chain
 	chain int64
 
-	// of the rows of its routed experts; a size of 0: it has none
+	// of the rows of its routed experts and its sampling mask; a size of 0: it has none
 	experts place
 }
 
@@ -65,7 +65,7 @@ type index struct {
 	// turn → its entry
 	turns map[int]int
 
-	// turn → the latest rows of its routed experts
+	// turn → the latest rows of its routed experts and its sampling mask
 	experts map[int]place
 }
 
@@ -82,7 +82,7 @@ func (ix *index) putExperts(turn int, at place) {
 
 // expertsOf returns the place of a record's rows.
 func (ix *index) expertsOf(h *storedHead) place {
-	if h.Experts == nil || h.Experts.Rows == 0 {
+	if (h.Experts == nil || h.Experts.Rows == 0) && (h.SamplingMask == nil || h.SamplingMask.Rows == 0) {
 		return place{}
 	}
 

@@ -51,7 +51,7 @@ func (l *Log) Find(callID string) (Entry, bool) {
 	return l.index.find(callID)
 }
 
-// Read reads an entry's record. Rows of routed experts that are damaged are missing from it.
+// Read reads an entry's record. Rows of routed experts and of its sampling mask that are damaged are missing from it.
 func (l *Log) Read(e Entry) (*Record, error) {
 	l.store.files.RLock()
 	defer l.store.files.RUnlock()
@@ -64,6 +64,10 @@ func (l *Log) Read(e Entry) (*Record, error) {
 	r := w.record()
 	if r.Experts != nil && r.Experts.Rows > 0 && !e.HasExperts() {
 		r.Experts = &rollout.RoutedExperts{Missing: "their record is damaged"}
+	}
+
+	if r.SamplingMask != nil && r.SamplingMask.Rows > 0 && !e.HasExperts() {
+		r.SamplingMask = &rollout.SamplingMask{Missing: "its record is damaged"}
 	}
 
 	return r, nil
@@ -156,7 +160,7 @@ func (l *Log) readWithBases(e Entry) (*written, error) {
 	return w, nil
 }
 
-// ExpertRows reads the rows of the routed experts of an entry's record; nil: it has none.
+// ExpertRows reads the rows of the routed experts and of the sampling mask of an entry's record; nil: it has none.
 func (l *Log) ExpertRows(e Entry) ([]byte, error) {
 	if e.experts.size == 0 {
 		return nil, nil
@@ -170,7 +174,7 @@ func (l *Log) ExpertRows(e Entry) ([]byte, error) {
 	return rows, fault.Wrap(fault.Internal, err, "read routed experts: turn %d", e.Turn)
 }
 
-// HasExperts reports whether an entry's record has rows of routed experts.
+// HasExperts reports whether an entry's record has rows of routed experts, or of a sampling mask.
 func (e Entry) HasExperts() bool { return e.experts.size > 0 }
 
 // read reads one call's frame.

@@ -30,7 +30,7 @@ type Record struct {
 	// one for each of TokenIDs
 	Logprobs []float64
 
-	// ExpertRows are the rows of Head.Experts, to be appended; a record that is read has none. See Log.ExpertRows.
+	// ExpertRows are the rows of Head.Experts and then those of Head.SamplingMask, to be appended; a record that is read has none. See Log.ExpertRows.
 	ExpertRows []byte
 }
 
@@ -96,6 +96,9 @@ type Head struct {
 
 	// Experts describes the call's routed experts; nil: none were asked for
 	Experts *rollout.RoutedExperts `json:"experts,omitempty"`
+
+	// SamplingMask describes the call's sampling mask; nil: none was asked for
+	SamplingMask *rollout.SamplingMask `json:"sampling_mask,omitempty"`
 
 	// part of latency: waiting without a useful answer
 	Owed time.Duration `json:"owed,omitempty"`

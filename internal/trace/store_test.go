@@ -207,6 +207,25 @@ func routed(r *trace.Record, rows string) *trace.Record {
 	return r
 }
 
+// The rows of a sampling mask are in the same frame, also where there are no experts.
+func TestRowsOfSamplingMasks(t *testing.T) {
+	t.Parallel()
+
+	dir := t.TempDir()
+	store := openStore(t, dir, trace.Options{})
+	r := record(1, "one")
+	r.ExpertRows, r.SamplingMask = []byte("12345678"), &rollout.SamplingMask{Rows: 1, IDs: 1}
+	require.NoError(t, store.Log("a").Append(r))
+	require.NoError(t, store.Close())
+
+	log := openStore(t, dir, trace.Options{}).Log("a")
+	require.Equal(t, r.SamplingMask, records(t, log)[0].SamplingMask)
+
+	rows, err := log.ExpertRows(log.Entries()[0])
+	require.NoError(t, err)
+	require.Equal(t, "12345678", string(rows))
+}
+
 // A file of another program is not a segment, even if its name has a number.
 func TestOtherFilesAreNoSegments(t *testing.T) {
 	t.Parallel()

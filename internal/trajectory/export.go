@@ -48,6 +48,11 @@ func Export(l *trace.Log, w io.Writer, o ExportOptions) error {
 			expertBytes += x.Bytes()
 		}
 
+		if m := turn.SamplingMask; m != nil && m.Rows > 0 {
+			m.At = expertBytes
+			expertBytes += m.Bytes()
+		}
+
 		pictures.putImages(&turn, o.ImagesApart)
 
 		why := o.Unfit
@@ -79,7 +84,7 @@ func Export(l *trace.Log, w io.Writer, o ExportOptions) error {
 	return nil
 }
 
-// ExportExperts writes the rows of routed experts of all turns, one after another as Export describes them.
+// ExportExperts writes the rows of routed experts and of sampling masks of all turns, one after another as Export describes them.
 func ExportExperts(l *trace.Log, w io.Writer) error {
 	for _, e := range l.Entries() {
 		rows, err := l.ExpertRows(e)

@@ -48,6 +48,7 @@ func TurnOf(r *trace.Record, delivered bool) rollout.Turn {
 		Fallback:           r.Fallback,
 		Masked:             r.Masked,
 		RoutedExperts:      r.Experts,
+		SamplingMask:       r.SamplingMask,
 		NodeID:             nodeID(r.CallID),
 		Images:             images.Count(reply.API(cmp.Or(r.API, string(reply.Chat))), r.Request),
 	}

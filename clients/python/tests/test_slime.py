@@ -16,6 +16,7 @@ from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
+from masked import kept_by, with_masks
 from recorded import Pairs, pairs_of, recorded
 from routed import LAYERS, TOP_K, row_of, with_rows
 from test_trainers_adapters import MODEL, SERVER, TASK, word_tokenizer
@@ -127,9 +128,9 @@ def test_rewards_are_normalized_within_each_group() -> None:
 
 def test_what_a_record_does_not_have_is_refused() -> None:
     sample = SimpleNamespace(index=0, prompt="Say hello.", metadata={}, rollout_top_p_token_ids=None)
-    with pytest.raises(InvalidError, match="rollout_top_p: must be 1"):
+    with pytest.raises(InvalidError, match="rollout_top_k: must be 2 or more"):
         asyncio.run(generate(arguments(rollout_top_p=0.9), sample, {"temperature": 1.0}))
-    with pytest.raises(InvalidError, match="rollout_top_p: must be 1"):
+    with pytest.raises(InvalidError, match="rollout_top_k: must be 2 or more"):
         generate_rollout(arguments(rollout_top_p=0.9), 0, Prompts([[sample]]))
 
 
@@ -147,9 +148,31 @@ def test_the_routed_experts_in_the_trainers_own_classes(package: str) -> None:
 
 def test_a_sequence_without_all_routed_experts_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
     record = next(record for record in recorded() if trained(record))
-    kept = _replayed(record, Shape(LAYERS, TOP_K))
+    kept = _replayed(record, Shape(LAYERS, TOP_K), masks=False)
     assert not kept.sequences
     assert f"left out: rollout {record.rollout_id}, sequence 0: no routed experts were asked for" in caplog.text
+
+
+def test_a_sequence_without_all_sampling_masks_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    record = next(record for record in recorded() if trained(record))
+    assert not _replayed(record, None, masks=True).sequences
+    assert "has no sampling mask: it was not asked for" in caplog.text
+
+
+@pytest.mark.parametrize("package", ["slime"], indirect=True)
+def test_the_sampling_masks_in_the_trainers_own_classes(package: str) -> None:
+    of_dict = module(package, "utils.types").Sample.from_dict
+    group = next(g for g in groups() if any(map(trained, g)) and not all(map(trained, g)))
+    made = slime.samples(with_masks(group), range(len(group)), masks=True)
+    rollouts = [[of_dict({**fields, "index": fields["rollout_id"], "group_index": 0}) for fields in rollout] for rollout in made]
+    data = train_data(package, arguments(rollout_top_p=0.9), [rollouts])
+
+    for tokens, length, mask, ids, offsets in zip(
+        data["tokens"], data["response_lengths"], data["loss_masks"], data["rollout_top_p_token_ids"], data["rollout_top_p_token_offsets"], strict=True
+    ):
+        for n in range(length):
+            until = tokens[: len(tokens) - length + n + 1]
+            assert ids[offsets[n] : offsets[n + 1]] == (kept_by(until) if mask[n] else [])
 
 
 def test_a_data_source_that_ends_is_an_error() -> None:

@@ -61,7 +61,37 @@ func TestRoutedExperts(t *testing.T) {
 	require.Len(t, file, len(rows), "each row is there once")
 }
 
-// routedReply is a reply of an SGLang whose router chooses by the id of a token.
+// The sampling masks of a rollout are in the same file, where the spans of its sequence say.
+func TestSamplingMasks(t *testing.T) {
+	t.Parallel()
+
+	only := routedReply{
+		prompt: []int32{1, 2, 3}, ids: []int32{10, 11}, finish: "stop", message: `{"role":"assistant","content":"Done."}`,
+	}
+	url := startEngine(t, func(w http.ResponseWriter, _ engineCall) { only.write(w) })
+	srv := startDev(t, devOptions{})
+
+	r := runRollout(t, srv.url, args{
+		"instruction": "work", "agent": "react", "endpoint": "vllm", "base_url": url, "model": "m",
+		"sampling_masks": true, "sampling": args{"top_k": 2, "top_p": 0.9}, "verify": []string{"true"},
+		"limits": args{"attempts": 1}, "react": args{"tools": "native", "continuation": "messages"},
+	})
+	require.Equal(t, rollout.Completed, r.Outcome, deref(r.Error))
+
+	var s sequence.Sequence
+
+	at := srv.url + "/rollouts/" + r.ID
+	require.NoError(t, json.NewDecoder(strings.NewReader(get(t, at+"/trajectory"))).Decode(&s))
+	require.Equal(t, []float64{0, 0, 0, -0.25, -0.25}, s.Logprobs)
+	require.Equal(t, &rollout.SamplingMask{Rows: 2, IDs: 4}, s.Spans[0].SamplingMask)
+
+	numbers := make([]int32, 6)
+	_, err := binary.Decode([]byte(get(t, at+"/routed_experts")), binary.LittleEndian, numbers)
+	require.NoError(t, err)
+	require.Equal(t, []int32{2, 2, 10, 1010, 11, 1011}, numbers)
+}
+
+// routedReply is a reply of an SGLang whose router chooses by the id of a token, and whose sampler had two of them for each.
 type routedReply struct {
 	prompt, ids     []int32
 	message, finish string
@@ -84,9 +114,10 @@ func (r routedReply) write(w http.ResponseWriter) {
 		numbers = binary.LittleEndian.AppendUint32(numbers, uint32(expert))
 	}
 
-	logprobs := []map[string]any{}
-	for range r.ids {
+	logprobs, masks, ofMasks := []map[string]any{}, [][]int32{}, []float64{}
+	for _, id := range r.ids {
 		logprobs = append(logprobs, map[string]any{"token": "t", "logprob": -0.5})
+		masks, ofMasks = append(masks, []int32{id, id + 1000}), append(ofMasks, -0.25)
 	}
 
 	w.Header().Set("Content-Type", "application/json")
@@ -96,7 +127,8 @@ func (r routedReply) write(w http.ResponseWriter) {
 		"sglext": map[string]any{"routed_experts": base64.StdEncoding.EncodeToString(numbers)},
 		"choices": []any{map[string]any{
 			"index": 0, "message": json.RawMessage(r.message), "finish_reason": r.finish, "token_ids": r.ids,
-			"logprobs": map[string]any{"content": logprobs},
+			"logprobs":  map[string]any{"content": logprobs},
+			"meta_info": map[string]any{"output_token_sampling_mask": masks, "output_token_sampling_logprobs": ofMasks},
 		}},
 		"usage": map[string]any{"prompt_tokens": len(r.prompt), "completion_tokens": len(r.ids)},
 	})

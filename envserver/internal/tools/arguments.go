@@ -41,6 +41,7 @@ type RolloutArgs struct {
 	UserTurn        string            `json:"user_turn,omitempty" jsonschema:"at a user message after a final answer: continue by the token ids so far, or render a new prompt from the messages. Default: as the server is configured for the endpoint"`
 	OnEngineFault   string            `json:"on_engine_fault,omitempty" jsonschema:"what happens to a reply with a fault that is provably the engine's: keep records it, mask does not train on the turn, replace makes the call again. Default: as the server is configured for the endpoint"`
 	RoutedExperts   bool              `json:"routed_experts,omitempty" jsonschema:"record which experts the engine's router chose for each token, where the engine of a mixture of experts gives them. Default: as the server is configured for the endpoint"`
+	SamplingMasks   bool              `json:"sampling_masks,omitempty" jsonschema:"record for each sampled token the tokens that top_k, top_p and min_p left to the sampler, as SGLang gives them. For training, sampling must then have a top_k and may have the others; a turn without its mask is not trained on"`
 	AgentTimeoutS   float64           `json:"agent_timeout_s,omitempty" jsonschema:"time limit of the agent, in seconds of wall time"`
 	Template        string            `json:"template,omitempty" jsonschema:"sandbox template or image; the same as sandbox.image"`
 	RolloutID       string            `json:"rollout_id,omitempty" jsonschema:"rollout id chosen by the client (idempotency key): a repeated id returns the existing rollout"`

@@ -50,6 +50,7 @@ func (a *RolloutArgs) setModel(m rollout.Model) {
 	a.Images, a.Price, a.Purpose = m.Images, m.Price, string(m.Purpose)
 	a.Continuation, a.UserTurn = string(m.Continuation), string(m.UserTurn)
 	a.OnEngineFault, a.Translate, a.RoutedExperts = string(m.OnEngineFault), string(m.Translate), m.RoutedExperts
+	a.SamplingMasks = m.SamplingMasks
 
 	if m.Own || m.Endpoint == "" {
 		a.BaseURL = m.BaseURL

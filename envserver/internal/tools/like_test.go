@@ -19,6 +19,7 @@ func TestArgumentsOfARollout(t *testing.T) {
 		"grading": `{"instruction":"x","endpoint":"vllm","test_script":"echo 1","test_files":{"a":"b"},"reward_range":[-1,2],"reward_key":"k","on_timeout":"null","verifier":{"grade":"live"}}`,
 		"sizes":   `{"instruction":"x","endpoint":"vllm","setup":["a","b"],"verify":["c"],"sandbox":{"cpu":2,"memory":"2GiB","env":{"A":"b"}},"limits":{"turns":7,"verifier_s":9},"agent_timeout_s":300}`,
 		"train":   `{"instruction":"x","endpoint":"vllm","model":"m","routed_experts":true,"purpose":"train","temperature":1,"disable_thinking":false,"top_logprobs":2,"max_tokens_cap":99}`,
+		"masks":   `{"instruction":"x","endpoint":"vllm","sampling_masks":true,"purpose":"train","sampling":{"top_k":64,"top_p":0.9}}`,
 		"eval":    `{"instruction":"x","endpoint":"vllm","purpose":"eval","eval_sampling":{"temperature":0.5},"price":{"prompt":1,"completion":2},"translate":"none","messages":"full"}`,
 		"own":     `{"instruction":"x","base_url":"https://models.example.org/v1","model":"m","task_id":"t","upload_files":{"a.txt":"b"},"continuation":"messages","user_turn":"render"}`,
 		"tools":   `{"instruction":"x","endpoint":"vllm","sandbox":{"mcp_servers":[{"name":"a","transport":"stdio","command":"b","args":["c"]}],"skills_dir":"skills"}}`,

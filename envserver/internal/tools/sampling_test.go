@@ -56,10 +56,14 @@ func TestSamplingIsRefused(t *testing.T) {
 	t.Parallel()
 
 	for args, want := range map[string]string{
-		`"sampling":{"top_p":0.9}`:                            `sampling.top_p: must be 1 for purpose "train"`,
-		`"top_k":20`:                                          `sampling.top_k: must be -1 for purpose "train"`,
-		`"repetition_penalty":1.1`:                            `sampling.repetition_penalty: must be 1 for purpose "train"`,
-		`"temperature":0`:                                     `sampling.temperature: must be above 0 for purpose "train"`,
+		`"sampling":{"top_p":0.9}`:                                          `sampling.top_p: must be 1 for purpose "train"`,
+		`"sampling_masks":true`:                                             "sampling.top_k: must be 2 or more with sampling_masks",
+		`"sampling_masks":true,"top_k":1`:                                   "sampling.top_k: must be 2 or more with sampling_masks",
+		`"sampling_masks":true,"top_k":9,"top_p":2`:                         "sampling.top_p: must be above 0 and at most 1",
+		`"sampling_masks":true,"top_k":9,"sampling":{"presence_penalty":1}`: "sampling.presence_penalty: must be 0",
+		`"top_k":20`:               `sampling.top_k: must be -1 for purpose "train"`,
+		`"repetition_penalty":1.1`: `sampling.repetition_penalty: must be 1 for purpose "train"`,
+		`"temperature":0`:          `sampling.temperature: must be above 0 for purpose "train"`,
 		`"purpose":"eval","sampling":{"temperature":1}`:       "eval_sampling",
 		`"eval_sampling":{"temperature":1}`:                   `purpose "eval"`,
 		`"purpose":"other"`:                                   `"auto" or "train" or "eval"`,

@@ -116,6 +116,7 @@ func (t *Table) model(a RolloutArgs) (rollout.Model, error) {
 
 	m.Continuation, m.UserTurn = rollout.Continuation(a.Continuation), rollout.UserTurn(a.UserTurn)
 	m.OnEngineFault, m.RoutedExperts = rollout.OnEngineFault(a.OnEngineFault), a.RoutedExperts
+	m.SamplingMasks = a.SamplingMasks
 
 	switch a.Translate {
 	case "":

@@ -14,6 +14,10 @@ const (
 	// ExpertsStart is the member by which SGLang leaves out the rows of the first tokens, expertsPromptStart vLLM's.
 	ExpertsStart       = "routed_experts_start_len"
 	expertsPromptStart = "routed_experts_prompt_start"
+
+	// ReturnMask is the member by which SGLang is asked for sampling masks, which are in its report on a choice.
+	ReturnMask = "return_sampling_mask"
+	returnMeta = "return_meta_info"
 )
 
 // RoutedExperts says what a call asks of the routed experts.
@@ -23,25 +27,35 @@ type RoutedExperts struct {
 	From int
 }
 
-// AskExperts asks for the routed experts, if the call asks for token ids. Engines give them in replies that are no
-// streams.
-func (a *Request) AskExperts() {
+// AskExperts asks for the routed experts, if the call asks for token ids.
+func (a *Request) AskExperts() { a.Experts.Asked = a.askReplay(ReturnExperts) }
+
+// AskMask asks for the sampling mask, if the call asks for token ids. SGLang alone has it, on chat completions in its report
+// on a choice.
+func (a *Request) AskMask() { a.askReplay(ReturnMask, returnMeta) }
+
+// askReplay sets members that engines have in replies that are no streams, and reports whether it did.
+func (a *Request) askReplay(members ...string) bool {
 	if !a.NeedsIDs || a.API != reply.Chat && a.API != reply.Completions {
-		return
+		return false
 	}
 
 	o, err := rawjson.ParseObject(a.Body)
 	if err != nil {
 		// the body is always an object
-		return
+		return false
 	}
 
 	d := &Draft{Object: o, Changes: a.Changes}
-	d.Set(ReturnExperts, []byte("true"))
+	for _, member := range members {
+		d.Set(member, []byte("true"))
+	}
+
 	d.Remove("stream")
 	d.Remove(StreamOptions)
 	a.Take(d)
-	a.Experts.Asked = true
+
+	return true
 }
 
 // setStart sets the members that leave rows out.

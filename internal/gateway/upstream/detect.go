@@ -71,6 +71,11 @@ func detectQuirk(res *Result, a *dialect.Request) (quirk, bool) {
 		}
 	}
 
+	if a.Changes.Any(dialect.ReturnMask) && mentions(body, dialect.ReturnMask) && !says(a.Body, dialect.ReturnMask) {
+		res.Problem.Class = Refused
+		res.Problem.Text = "the endpoint gives no sampling masks for sampling_masks: " + res.Problem.Text
+	}
+
 	for _, member := range []string{dialect.ReturnIDs, "logprobs", "top_logprobs"} {
 		if wrong(member) && !says(a.Body, member) {
 			res.Problem.Class = Refused

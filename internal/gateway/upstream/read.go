@@ -104,7 +104,7 @@ func (u *Client) read(ctx context.Context, res *http.Response, t *target, a *dia
 			}
 
 			if out.Problem == nil {
-				out.Experts, out.Raw = s.CutExperts(out.Raw)
+				out.Replay, out.Raw = s.CutReplay(out.Raw)
 			}
 
 			kept = true

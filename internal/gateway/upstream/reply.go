@@ -27,10 +27,18 @@ type generateAnswer struct {
 
 		Experts json.RawMessage `json:"routed_experts"`
 
+		mask
+
 		// [logprob, id, text]
 		Logprobs [][]json.RawMessage   `json:"output_token_logprobs"`
 		Top      [][][]json.RawMessage `json:"output_top_logprobs"`
 	} `json:"meta_info"`
+}
+
+// mask is a sampling mask.
+type mask struct {
+	MaskRows     json.RawMessage `json:"output_token_sampling_mask,omitempty"`
+	MaskLogprobs json.RawMessage `json:"output_token_sampling_logprobs,omitempty"`
 }
 
 // generateFinish is {"type": "stop", "matched": …}, or null.
@@ -62,6 +70,7 @@ type choice struct {
 	Prompt   json.RawMessage `json:"prompt_token_ids,omitempty"`
 	IDs      []int32         `json:"token_ids,omitempty"`
 	Experts  json.RawMessage `json:"routed_experts,omitempty"`
+	Meta     mask            `json:"meta_info,omitzero"`
 }
 
 type columns struct {
@@ -93,7 +102,9 @@ func completionOfGenerate(sent, raw []byte) ([]byte, error) {
 		return nil, fmt.Errorf("reply of %s: no text", generatePath)
 	}
 
-	one := choice{Text: *in.Text, Finish: in.Meta.Finish.Type, IDs: in.OutputIDs, Experts: in.Meta.Experts}
+	one := choice{
+		Text: *in.Text, Finish: in.Meta.Finish.Type, IDs: in.OutputIDs, Experts: in.Meta.Experts, Meta: in.Meta.mask,
+	}
 	if in.Meta.Logprobs != nil {
 		ids, table, err := in.columns()
 		if err != nil {

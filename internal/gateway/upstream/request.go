@@ -25,6 +25,7 @@ type request struct {
 
 	Experts     json.RawMessage `json:"return_routed_experts,omitempty"`
 	ExpertsFrom json.RawMessage `json:"routed_experts_start_len,omitempty"`
+	Mask        json.RawMessage `json:"return_sampling_mask,omitempty"`
 }
 
 // samplingNames maps names of sampling parameters in completions to SGLang's.
@@ -95,6 +96,7 @@ func generateRequest(completion []byte) ([]byte, error) {
 
 	r.Experts, _ = o.Get(dialect.ReturnExperts)
 	r.ExpertsFrom, _ = o.Get(dialect.ExpertsStart)
+	r.Mask, _ = o.Get(dialect.ReturnMask)
 
 	for from, to := range samplingNames() {
 		if value, ok := o.Get(from); ok && string(value) != "null" {

@@ -21,8 +21,8 @@ type Result struct {
 	Raw   []byte
 	Reply reply.Reply
 
-	// Experts are the routed experts of a complete reply, as written; Raw is without them. See package experts.
-	Experts []byte
+	// of a complete reply; Raw is without it
+	Replay reply.Replay
 
 	// HTTP status of the last try; 0: no answer
 	Status int

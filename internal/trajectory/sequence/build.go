@@ -206,6 +206,7 @@ func (s *Sequence) append(t *rollout.Turn, train bool) {
 		ModelVersion: t.ModelVersion,
 		Temperature:  temperature(t.Request),
 		Images:       t.Images,
+		SamplingMask: t.SamplingMask,
 		Flaws:        t.Flaws,
 	}
 	for _, v := range t.WeightVersions {

@@ -59,6 +59,8 @@ type Span struct {
 	Temperature *float64 `json:"temperature,omitempty"`
 	// Images counts the images that the model saw.
 	Images int `json:"images,omitempty"`
+	// SamplingMask describes the tokens from which the sampler chose; nil: they were not asked for.
+	SamplingMask *rollout.SamplingMask `json:"sampling_mask,omitempty"`
 	// Flaws is what is wrong with the turn, for instance that its prompt is not the template's. See rollout.Turn.
 	Flaws []string `json:"flaws,omitempty"`
 	// Reward is the turn's own, in addition to that of the rollout; nil: it has none. Its place is the last token of

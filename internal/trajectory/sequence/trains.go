@@ -15,7 +15,7 @@ func Trains(t *rollout.Turn) bool {
 	n := len(t.CompletionTokenIDs)
 
 	return t.Kind == rollout.KindAgent && t.Broken == "" && t.Delivered && t.Constrained == "" &&
-		t.Masked == "" && len(t.PromptTokenIDs) > 0 && n > 0 && len(t.PerTokenLogps) == n
+		t.Masked == "" && (t.SamplingMask == nil || t.SamplingMask.Missing == "") && len(t.PromptTokenIDs) > 0 && n > 0 && len(t.PerTokenLogps) == n
 }
 
 // TrainsApart reports whether a turn is a subagent's or a summary, and is trained on where a Choice makes sequences of

@@ -10,7 +10,7 @@ import (
 )
 
 // Join streams an earlier trace and then a later one, whose turns continue the numbers of the earlier one. The later
-// one's conversations are others: prefix comes before the names of their lineages. Its routed experts and images are behind
+// one's conversations are others: prefix comes before the names of their lineages. Its routed experts, masks and images are behind
 // the earlier ones. The caller closes it.
 func Join(earlier, later io.Reader, prefix string) io.ReadCloser {
 	r, w := io.Pipe()
@@ -29,6 +29,10 @@ func join(w io.Writer, earlier, later io.Reader, prefix string) error {
 
 		if x := t.RoutedExperts; x != nil {
 			expertBytes = max(expertBytes, x.At+x.Bytes())
+		}
+
+		if m := t.SamplingMask; m != nil {
+			expertBytes = max(expertBytes, m.At+m.Bytes())
 		}
 
 		for _, image := range t.ImageRefs {
@@ -58,6 +62,10 @@ func join(w io.Writer, earlier, later io.Reader, prefix string) error {
 			if x.Base > 0 {
 				x.Base += last
 			}
+		}
+
+		if m := t.SamplingMask; m != nil && m.Rows > 0 {
+			m.At += expertBytes
 		}
 
 		for i := range t.ImageRefs {

@@ -30,12 +30,12 @@ func TestJoin(t *testing.T) {
 
 	first := traceOf(t, rollout.Turn{Turn: 1, Lineage: "s"}, rollout.Turn{Turn: 2, Lineage: "s", RoutedExperts: &rollout.RoutedExperts{
 		Rows: 3, Width: 2, Type: rollout.ExpertUint16, At: 8,
-	}, ImageRefs: []rollout.ImageRef{{Bytes: 5}, {At: 5, Bytes: 3}, {Bytes: 5}}})
+	}, SamplingMask: &rollout.SamplingMask{Rows: 1, IDs: 2, At: 20}, ImageRefs: []rollout.ImageRef{{Bytes: 5}, {At: 5, Bytes: 3}, {Bytes: 5}}})
 	second := traceOf(t,
 		rollout.Turn{Turn: 1, Lineage: "s", Request: []byte(`{"a":"<&>"}`), CompletionTokenIDs: []int32{7}, LossMask: rollout.Mask{0, 1}},
 		rollout.Turn{Turn: 2, Lineage: "s", PrefixBreak: &rollout.PrefixBreak{AfterTurn: 1, At: 3}, RoutedExperts: &rollout.RoutedExperts{
 			Base: 1, Start: 1, Rows: 1, Width: 2, At: 4,
-		}, ImageRefs: []rollout.ImageRef{{Bytes: 2}, {At: 2, Bytes: 1}}},
+		}, SamplingMask: &rollout.SamplingMask{Rows: 1, IDs: 1, At: 6}, ImageRefs: []rollout.ImageRef{{Bytes: 2}, {At: 2, Bytes: 1}}},
 	)
 
 	joined := turns.Join(strings.NewReader(first), strings.NewReader(second), "step2.")
@@ -57,7 +57,8 @@ func TestJoin(t *testing.T) {
 	require.Equal(t, []int32{7}, all[2].CompletionTokenIDs)
 	require.Equal(t, rollout.Mask{0, 1}, all[2].LossMask)
 	require.Equal(t, rollout.PrefixBreak{AfterTurn: 3, At: 3}, *all[3].PrefixBreak)
-	require.Equal(t, rollout.RoutedExperts{Base: 3, Start: 1, Rows: 1, Width: 2, At: 24}, *all[3].RoutedExperts)
+	require.Equal(t, rollout.RoutedExperts{Base: 3, Start: 1, Rows: 1, Width: 2, At: 36}, *all[3].RoutedExperts)
+	require.Equal(t, rollout.SamplingMask{Rows: 1, IDs: 1, At: 38}, *all[3].SamplingMask)
 	require.Equal(t, []rollout.ImageRef{{At: 8, Bytes: 2}, {At: 10, Bytes: 1}}, all[3].ImageRefs)
 }
 

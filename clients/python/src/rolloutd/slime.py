@@ -27,6 +27,7 @@ from .aio import AsyncClient
 from .errors import InvalidError, RolloutdError, UnscoredError
 from .trainers import Limits, Losses, Record, batch_health, fit, trained, untrained
 from .trainers.experts import Shape, routed
+from .trainers.masks import masked
 from .trainers.running import pinned, run_group, run_rollout
 from .trainers.slime import Sample as Fields
 from .trainers.slime import samples, samples_of
@@ -57,9 +58,9 @@ async def generate(args: Any, sample: Any, sampling_params: Mapping[str, Any], e
     record, losses = fit(record, _limits(args, sampling_params))
     if losses != Losses():
         log.warning("rollout %s: %s exceed the lengths of the trainer", record.rollout_id, losses)
-    replay = None if evaluation else _replay(args)
-    record = _replayed(record, replay)
-    made = samples_of(record, record.reward or 0.0, sample.index, replay)
+    replay, masks = (None, False) if evaluation else (_replay(args), _masks(args, sample))
+    record = _replayed(record, replay, masks)
+    made = samples_of(record, record.reward or 0.0, sample.index, replay, masks=masks)
     if (record.reward is None or not evaluation) and (why := untrained(record)):
         log.warning("removed: %s", why)
     if evaluation:
@@ -146,12 +147,12 @@ class _Batch:
             return
 
         fitted = [fit(record, _limits(self._args, self._params)) for record in run.records]
-        replay = _replay(self._args)
-        records = [_replayed(record, replay) for record, _ in fitted]
+        replay, masks = _replay(self._args), _masks(self._args, group[0])
+        records = [_replayed(record, replay, masks) for record, _ in fitted]
         self._records += records
         self._replaced += run.replaced
         self._losses = sum((losses for _, losses in fitted), self._losses)
-        made = samples(records, [sample.index for sample in group], replay)
+        made = samples(records, [sample.index for sample in group], replay, masks=masks)
         if not made:
             self._drop("untrained", "; ".join(map(untrained, records)))
             return
@@ -216,8 +217,10 @@ def _evaluated(record: Record, made: Iterable[Fields]) -> Fields:
 
 def _check(args: Any, sample: Any) -> None:
     """Refuses what the trainer would need of each sample, and a record does not have."""
-    if getattr(args, "rollout_top_p", 1.0) != 1.0 and hasattr(sample, "rollout_top_p_token_ids"):
-        raise InvalidError(f"rollout_top_p: must be 1, since slime wants the candidates of each sampled token otherwise, got {args.rollout_top_p}")
+    if _masks(args, sample) and (getattr(args, "rollout_top_k", None) or -1) < 2:
+        raise InvalidError(
+            f"rollout_top_k: must be 2 or more where rollout_top_p is below 1, since SGLang gives no sampling masks otherwise, got {args.rollout_top_k}"
+        )
 
 
 def _arguments(args: Any, sample: Any, sampling_params: Mapping[str, Any], evaluation: bool) -> dict[str, Any]:
@@ -229,6 +232,8 @@ def _arguments(args: Any, sample: Any, sampling_params: Mapping[str, Any], evalu
         arguments |= {"base_url": f"http://{args.sglang_router_ip}:{args.sglang_router_port}/v1", "model": str(args.hf_checkpoint)}
     if _replay(args) and not evaluation:
         arguments.setdefault("routed_experts", True)
+    if _masks(args, sample) and not evaluation:
+        arguments.setdefault("sampling_masks", True)
     if sampling_params.get("max_new_tokens") is not None:
         arguments.setdefault("max_tokens_cap", sampling_params["max_new_tokens"])
     return pinned(arguments, sampling_params)
@@ -239,11 +244,19 @@ def _replay(args: Any) -> Shape | None:
     return Shape(args.num_layers, args.moe_router_topk) if getattr(args, "use_rollout_routing_replay", False) else None
 
 
-def _replayed(record: Record, replay: Shape | None) -> Record:
+def _masks(args: Any, sample: Any) -> bool:
+    """Whether the trainer, which is slime, replays the sampler."""
+    return getattr(args, "rollout_top_p", 1.0) != 1.0 and hasattr(sample, "rollout_top_p_token_ids")
+
+
+def _replayed(record: Record, replay: Shape | None, masks: bool) -> Record:
     """The record without the sequences that cannot be replayed."""
-    if replay is None:
-        return record
-    record, lacks = routed(record)
+    lacks: list[str] = []
+    if replay is not None:
+        record, lacks = routed(record)
+    if masks:
+        record, more = masked(record)
+        lacks += more
     for lack in lacks:
         log.warning("left out: %s", lack)
     return record

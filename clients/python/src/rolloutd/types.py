@@ -243,6 +243,32 @@ class ListedGroup:
 
 
 @dataclass(frozen=True)
+class SamplingMask:
+    """The tokens from which the sampler chose each token of a reply: those that top_k, top_p and min_p left. `missing` says why there are none."""
+
+    rows: int
+    ids: int
+    at: int
+    missing: str
+    file: bytes = field(default=b"", repr=False)  # of the rollout, which `rollouts.routed_experts` returns
+
+    @property
+    def numbers(self) -> tuple[array[int], array[int]]:
+        """The number of tokens in each row, and the tokens of all rows. ProtocolError if `file` does not have them."""
+        found = self.file[self.at : self.at + 4 * (self.rows + self.ids)]
+        if len(found) != 4 * (self.rows + self.ids):
+            raise ProtocolError(f"the file of routed experts has no sampling mask of {self.rows} rows and {self.ids} ids at {self.at}")
+        all = array("i", found)
+        if sys.byteorder == "big":
+            all.byteswap()
+        return all[: self.rows], all[self.rows :]
+
+    @classmethod
+    def of(cls, raw: JSON) -> SamplingMask:
+        return cls(rows=raw.get("rows", 0), ids=raw.get("ids", 0), at=raw.get("at", 0), missing=raw.get("missing", ""))
+
+
+@dataclass(frozen=True)
 class Span:
     """One reply inside a sequence: token_ids[start:stop] were sampled in that turn."""
 
@@ -259,6 +285,7 @@ class Span:
     rewards: Mapping[str, float] = field(default_factory=dict)  # further rewards of the turn, by name
     version_spans: tuple[tuple[str, int, int], ...] = ()  # version, start and stop, where the engine named several versions for the reply
     images: int = 0  # that the model saw before it
+    sampling_mask: SamplingMask | None = None  # where the rollout recorded it
 
     @property
     def versions(self) -> tuple[str, str]:
@@ -282,6 +309,7 @@ class Span:
             rewards=raw.get("rewards") or {},
             version_spans=tuple((v["version"], v["start"], v["stop"]) for v in raw.get("versions") or ()),
             images=raw.get("images", 0),
+            sampling_mask=SamplingMask.of(raw["sampling_mask"]) if raw.get("sampling_mask") else None,
         )
 
 
@@ -577,6 +605,7 @@ class Task(TypedDict, total=False):
     user_turn: str
     on_engine_fault: str
     routed_experts: bool
+    sampling_masks: bool
     translate: str
     sampling: dict[str, Any]
     eval_sampling: dict[str, Any]

@@ -175,7 +175,7 @@ func (s *stripper) choice() {
 			} else {
 				s.drop(s.SkipIDs)
 			}
-		case "weight_versions": // of spans of these ids
+		case "weight_versions", "meta_info": // of spans of these ids; SGLang's report, which has them
 			if s.View.IDs {
 				s.Skip()
 			} else {

@@ -37,6 +37,9 @@ type Reply struct {
 	// position of the string of routed experts in a reply that is one object; zero: none
 	ExpertsAt rawjson.Span
 
+	// positions of the two lists of a sampling mask in such a reply; zero: none
+	MaskAt, MaskLogprobsAt rawjson.Span
+
 	// from token_ids, else from tokens of the form "token_id:<n>"
 	TokenIDs []int32
 

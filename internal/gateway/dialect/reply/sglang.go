@@ -23,6 +23,10 @@ func (r *Reply) metaInfo(c *rawjson.Cursor) {
 			r.versionSpans(c)
 		case string(key) == "routed_experts":
 			r.experts(c)
+		case string(key) == "output_token_sampling_mask":
+			maskList(c, &r.MaskAt)
+		case string(key) == "output_token_sampling_logprobs":
+			maskList(c, &r.MaskLogprobsAt)
 		case string(key) == "output_token_logprobs" && c.Peek() == '[':
 			// each list of a stream has all tokens so far
 			r.meta = r.meta[:0]

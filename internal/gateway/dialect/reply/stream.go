@@ -104,7 +104,7 @@ func (s *Stream) event(data []byte) error {
 
 	err := s.Event(data)
 	// its events are shown to agents as they are
-	s.ExpertsAt = rawjson.Span{}
+	s.ExpertsAt, s.MaskAt, s.MaskLogprobsAt = rawjson.Span{}, rawjson.Span{}, rawjson.Span{}
 
 	if s.inMessage {
 		s.irregular("a message in a stream")

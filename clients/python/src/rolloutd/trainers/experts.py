@@ -76,13 +76,18 @@ def token_rows(sequence: Sequence) -> Any:
 
 
 async def with_experts(client: AsyncClient, sequences: Iterable[Sequence]) -> list[Sequence]:
-    """The sequences with the files of their routed experts, where there are any. Each file is read once."""
+    """The sequences with the files of their routed experts and sampling masks, where there are any. Each file is read once."""
     files: dict[str, bytes] = {}
     found = []
     for sequence in sequences:
-        if (experts := sequence.routed_experts) is not None and experts.parts:
-            if (id := sequence.rollout_id) not in files:
-                files[id] = await client.rollouts.routed_experts(id)
+        experts, id = sequence.routed_experts, sequence.rollout_id
+        routed, masked = experts is not None and bool(experts.parts), any(span.sampling_mask and span.sampling_mask.rows for span in sequence.spans)
+        if (routed or masked) and id not in files:
+            files[id] = await client.rollouts.routed_experts(id)
+        if experts is not None and routed:
             sequence = replace(sequence, routed_experts=replace(experts, file=files[id]))
+        if masked:
+            spans = (span if (mask := span.sampling_mask) is None else replace(span, sampling_mask=replace(mask, file=files[id])) for span in sequence.spans)
+            sequence = replace(sequence, spans=tuple(spans))
         found.append(sequence)
     return found

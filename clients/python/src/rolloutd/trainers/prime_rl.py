@@ -6,14 +6,16 @@ from typing import Any, TypedDict
 
 from ..types import Sequence
 from .experts import token_rows
+from .masks import kept, unmasked
 from .record import Record
 from .rules import token_logprobs, trained
 
 
 class Replayed(TypedDict, total=False):
-    """What a sample has for the replay of the router."""
+    """What a sample has for the replay of router and sampler."""
 
     routed_experts: dict[str, Any]  # data, shape and dtype of an array [tokens, layers, top_k]
+    sampling_mask: dict[str, bytes]  # ids, and counts for each token, of int32
 
 
 class TrainingSample(Replayed):
@@ -29,7 +31,7 @@ class TrainingSample(Replayed):
 def training_samples(record: Record, env_name: str, temperature: float = 1.0) -> list[TrainingSample]:
     """A sample for each sequence to train on; none without a reward. `temperature` is that of replies whose request named none.
 
-    Samples have routed experts where all tokens have them, in a shape that the endpoint names.
+    Samples have routed experts where all tokens have them, in a shape that the endpoint names, and a sampling mask where all replies to train on have one.
     """
     return [
         TrainingSample(
@@ -45,8 +47,13 @@ def training_samples(record: Record, env_name: str, temperature: float = 1.0) ->
 
 
 def _replayed(sequence: Sequence) -> Replayed:
-    rows = token_rows(sequence)
-    return Replayed() if rows is None else Replayed(routed_experts={"data": rows.tobytes(), "shape": list(rows.shape), "dtype": str(rows.dtype)})
+    made = Replayed()
+    if (rows := token_rows(sequence)) is not None:
+        made["routed_experts"] = {"data": rows.tobytes(), "shape": list(rows.shape), "dtype": str(rows.dtype)}
+    if not unmasked(sequence):
+        counts, ids = kept(sequence)
+        made["sampling_mask"] = {"ids": ids.tobytes(), "counts": counts.tobytes()}
+    return made
 
 
 def _temperatures(sequence: Sequence, default: float) -> list[float]:

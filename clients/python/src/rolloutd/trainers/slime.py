@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import accumulate
 from typing import Any, TypedDict
 
 from ..types import Sequence
 from .experts import Shape, expert_rows
+from .masks import kept
 from .record import Record
 from .rules import filled_rewards, named_rewards, split, token_rewards, trained, untrained, version_names
 
 
 class Replayed(TypedDict, total=False):
-    """What a Sample has for the replay of the router."""
+    """What a Sample has for the replay of router and sampler."""
 
     rollout_routed_experts: Any  # an array of numpy [tokens - 1, layers, top_k]
+    rollout_top_p_token_ids: list[int]
+    rollout_top_p_token_offsets: list[int]  # into the ids: one more than the response has tokens
 
 
 class Sample(Replayed):
@@ -32,21 +36,22 @@ class Sample(Replayed):
     metadata: dict[str, Any]
 
 
-def samples(group: Iterable[Record], indices: Iterable[int], replay: Shape | None = None) -> list[list[Sample]]:
+def samples(group: Iterable[Record], indices: Iterable[int], replay: Shape | None = None, *, masks: bool = False) -> list[list[Sample]]:
     """The samples of a group: a list for each rollout, with a sample for each sequence to train on, all with the reward of the rollout.
 
     `indices` are the trainer's own numbers of the rollouts (`Sample.index`), by which it knows the samples of one rollout. A rollout without
     training data has one sample that is aborted, removed from the loss, and has the mean reward of the others. Empty if no rollout of the group
-    has training data: the trainer needs another group. With `replay` the samples have routed experts, and a sequence without all of them is a ProtocolError.
+    has training data: the trainer needs another group. With `replay` the samples have routed experts, with `masks` sampling masks, and a sequence
+    without all of them is a ProtocolError.
     """
     group = list(group)
     rewards = filled_rewards(group)
     if rewards is None:
         return []
-    return [samples_of(record, reward, index, replay) for record, reward, index in zip(group, rewards, indices, strict=True)]
+    return [samples_of(record, reward, index, replay, masks=masks) for record, reward, index in zip(group, rewards, indices, strict=True)]
 
 
-def samples_of(record: Record, reward: float, index: int, replay: Shape | None = None) -> list[Sample]:
+def samples_of(record: Record, reward: float, index: int, replay: Shape | None = None, *, masks: bool = False) -> list[Sample]:
     """The samples of one rollout: at least one, which is removed from the loss if the rollout has no training data."""
     made = [_sample(record, sequence, reward, index) for sequence in trained(record)] or [_removed(record, reward, index)]
     if replay is not None:
@@ -54,7 +59,17 @@ def samples_of(record: Record, reward: float, index: int, replay: Shape | None =
         rows = [expert_rows(sequence, replay) for sequence in trained(record)] or [replay.any_row()]
         for sample, own in zip(made, rows, strict=True):
             sample["rollout_routed_experts"] = own
+    if masks:
+        of_responses = [_response_mask(sequence) for sequence in trained(record)] or [([], [0, 0])]
+        for sample, (ids, offsets) in zip(made, of_responses, strict=True):
+            sample["rollout_top_p_token_ids"], sample["rollout_top_p_token_offsets"] = ids, offsets
     return made
+
+
+def _response_mask(sequence: Sequence) -> tuple[list[int], list[int]]:
+    """The ids of the sampling masks of a response, and where those of each of its tokens begin."""
+    counts, ids = kept(sequence)
+    return ids.tolist(), list(accumulate(counts[sequence.prompt_length :], initial=0))
 
 
 def _sample(record: Record, sequence: Sequence, reward: float, index: int) -> Sample:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from array import array
 from typing import Any, TypedDict
 
 from ..types import Sequence, Span
 from .experts import token_rows
+from .masks import kept_of
 from .record import Record
 from .rules import named_rewards, unseen, untrained, version_range
 
 
 class Replayed(TypedDict, total=False):
-    """What a node has for the replay of the router."""
+    """What a node has for the replay of router and sampler."""
 
     routed_experts: Any  # an array of numpy [tokens, layers, top_k]
+    sampling_mask: dict[str, dict[str, Any]]  # of a reply to train on: ids, and counts for each token, as arrays of int32 in verifiers' own form
 
 
 class Node(Replayed):
@@ -46,7 +49,7 @@ def trace(record: Record, *, needs_tokens: bool = True) -> Trace:
     """Each sequence is a branch of its own: a node for what comes before a reply, and one for the reply.
 
     Messages have no text, because the trainer reads tokens. Nodes have routed experts where all tokens of their sequence have them, in a shape that the
-    endpoint names. Without a reward, the trace has the reward None and an error, for which the trainer
+    endpoint names, and those of replies to train on have the sampling masks that these have. Without a reward, the trace has the reward None and an error, for which the trainer
     leaves it out; and so without tokens to train on, unless an evaluation does not need them. `info["policy"]` has the oldest and the newest version
     of the weights, where they are known, `info["rewards"]` the rewards by name, and `info["turn_rewards"]` those of turns, by the indices of their nodes.
     """
@@ -107,7 +110,7 @@ def _add(nodes: list[Node], calls: list[dict[str, Any]], sequence: Sequence) -> 
 
 
 def _reply(parent: int | None, sequence: Sequence, span: Span) -> Node:
-    return Node(
+    node = Node(
         parent=parent,
         message={"role": "assistant", "content": ""},
         sampled=True,
@@ -115,3 +118,11 @@ def _reply(parent: int | None, sequence: Sequence, span: Span) -> Node:
         mask=[span.train] * (span.stop - span.start),
         logprobs=sequence.logprobs[span.start : span.stop] if span.train else [],
     )
+    if span.train and span.sampling_mask is not None and not span.sampling_mask.missing:
+        counts, ids = kept_of(span)
+        node["sampling_mask"] = {"ids": _array(ids), "counts": _array(counts)}
+    return node
+
+
+def _array(numbers: array[int]) -> dict[str, Any]:
+    return {"__nd__": True, "dtype": "int32", "shape": [len(numbers)], "data": numbers.tobytes()}
