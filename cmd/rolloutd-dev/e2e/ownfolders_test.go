@@ -83,6 +83,46 @@ func TestWorkInOwnFolders(t *testing.T) {
 	}
 }
 
+// Live grading and the steps of a task find the work in such a workdir too.
+func TestOwnFoldersLiveAndInSteps(t *testing.T) {
+	t.Parallel()
+
+	srv := startDev(t, devOptions{env: []string{"ROLLOUTD_IMAGE_REGISTRIES=registry.invalid"}})
+
+	for name, workdir := range map[string]string{"home": "/home/user", "below home": "/home/user/app", "tmp": "/tmp"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			task := builtTask(t, srv, ownFolderTask(workdir, workdir+"/answer"))
+
+			live := args(task.Arguments())
+			live["agent"], live["solution"] = rollout.AgentOracle, []string{"echo 444 > answer"}
+			live["setup"] = []string{"echo x > prepared"}
+			live["verifier"] = args{"grade": rollout.GradeLive}
+			steps := args{
+				"instruction": "two numbers", "agent": rollout.AgentOracle, "sandbox": live["sandbox"],
+				"steps": []args{
+					{
+						"name": "first", "instruction": "write it", "solution": []string{"rm given; echo 1 > one"},
+						"verify": []string{"read -r a < " + workdir + "/one && [ $a = 1 ]"},
+					},
+					{
+						"name": "second", "instruction": "again", "solution": []string{"read -r a < one; echo $a$a > two"},
+						"verify": []string{"read -r a < two && [ $a = 11 ] && [ ! -e given ] && read -r a < /home/user/note && [ $a = 4 ]"},
+					},
+				},
+			}
+
+			for kind, ask := range map[string]args{"live": live, "steps": steps} {
+				result := runRollout(t, srv.url, ask)
+				require.Equal(t, rollout.Completed, result.Outcome, deref(result.Error))
+				require.NotNil(t, result.Reward, "%s: %+v", kind, result.Grading)
+				require.InDelta(t, 1, *result.Reward, 0, "%s: %+v %+v", kind, result.Grading, result.Steps)
+			}
+		})
+	}
+}
+
 // builtTask is a Harbor task of these files, whose image is built. The image's context has a few programs.
 func builtTask(t *testing.T, srv *dev, files map[string]string) taskset.Task {
 	t.Helper()
