@@ -14,7 +14,7 @@ from recorded import recorded
 
 from rolloutd import ProtocolError, SamplingMask, Sequence
 from rolloutd.aio import AsyncClient
-from rolloutd.trainers import Limits, Record, fit, prime_rl, slime, trained, verifiers
+from rolloutd.trainers import Limits, Record, fit, prime_rl, slime, trained
 from rolloutd.trainers.experts import with_experts
 from rolloutd.trainers.masks import kept, masked, unmasked
 
@@ -109,16 +109,3 @@ def test_the_shapes_of_trainers() -> None:
     lacking = Record("r", "", "", "completed", 1.0, trained(recorded()[0]))
     assert "sampling_mask" not in prime_rl.training_samples(lacking, "env")[0]
     assert "rollout_top_p_token_ids" not in slime.samples_of(lacking, 1.0, 0)[0]
-
-
-def test_verifiers_takes_sampling_masks() -> None:
-    vf = pytest.importorskip("verifiers.v1.graph", reason="verifiers is not installed")
-    for record in with_masks(recorded()):
-        for node in verifiers.trace(record)["nodes"]:
-            made = vf.MessageNode(**node)
-            if not any(made.mask):
-                assert made.sampling_mask is None
-                continue
-            assert len(made.sampling_mask.counts) == sum(made.mask)
-            assert made.sampling_mask.ids.tolist()[0] == made.token_ids[0]
-            assert made.sampling_mask.counts.sum() == len(made.sampling_mask.ids)

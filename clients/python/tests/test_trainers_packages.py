@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from masked import with_masks
 from pictured import png, record_of, with_data
 from recorded import Pairs, pairs_of, recorded
 from routed import LAYERS, TOP_K, row_of, with_rows
@@ -150,6 +151,19 @@ def test_nemo_gym_takes_routed_experts() -> None:
             ids = [*item["prompt_token_ids"], *item["generation_token_ids"]]
             rows = [row_of(ids[: i + 1]) for i in range(len(ids) - 1)]
             assert item["routed_experts"] == [*rows, rows[-1]]
+
+
+def test_verifiers_takes_sampling_masks() -> None:
+    vf = pytest.importorskip("verifiers.v1.graph", reason="verifiers is not installed")
+    for record in with_masks(recorded()):
+        for node in verifiers.trace(record)["nodes"]:
+            made = vf.MessageNode(**node)
+            if not any(made.mask):
+                assert made.sampling_mask is None
+                continue
+            assert len(made.sampling_mask.counts) == sum(made.mask)
+            assert made.sampling_mask.ids.tolist()[0] == made.token_ids[0]
+            assert made.sampling_mask.counts.sum() == len(made.sampling_mask.ids)
 
 
 def test_tinker_joins_the_transitions_to_the_sequences() -> None:
