@@ -83,8 +83,9 @@ function base64url(text) {
  * events calls onEvent with the name, the data and the id of each server-sent event after one until the stream ends or signal aborts; EventSource cannot
  * send a token.
  */
-export async function events(path, { signal, after }, onEvent) {
+export async function events(path, { signal, after, onOpen = () => {} }, onEvent) {
   const response = await ask(path, { signal, headers: after ? { "Last-Event-ID": after } : {} });
+  onOpen();
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   for (;;) {

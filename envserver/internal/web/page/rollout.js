@@ -148,7 +148,7 @@ export async function rollout(id, query) {
     drawing = false;
   };
   let after = ""; // the last event
-  const follow = () => events(path + "/events", { signal, after }, (kind, event, id) => {
+  const follow = (onOpen) => events(path + "/events", { signal, after, onOpen }, (kind, event, id) => {
     after = id ?? after;
     left.add(kind, event);
     logEvent(log, kind, event);
@@ -166,11 +166,9 @@ const reconnect = 2000; // ms from the end of a stream of a rollout that runs to
 async function persist(follow, over, signal) {
   for (let lost = false; !signal.aborted;) {
     try {
-      await follow();
-      const ended = await over();
-      if (lost) complain("");
+      await follow(() => lost && complain(""));
       lost = false;
-      if (ended) return;
+      if (await over()) return;
     } catch (error) {
       if (signal.aborted || error.status < 500) throw error; // a refusal
       complain("The connection to the server was lost. The page goes on when it is there again.");
