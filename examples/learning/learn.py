@@ -1,6 +1,6 @@
 """Runs rolloutd-dev, a producer and the trainer; on request it kills them, and sandboxes, at random meanwhile.
 
-    make learn                      or: python3 learn.py --folder out --steps 100
+    make learn                      or: python3 learn.py --folder out --steps 150
     python3 learn.py --control shuffled_rewards --folder out-shuffled
 """
 
@@ -43,7 +43,7 @@ def _arguments() -> tuple[argparse.Namespace, list[str]]:
     parser = argparse.ArgumentParser(epilog="further arguments are those of train.py")
     parser.add_argument("--folder", type=Path, default=Path(".rolloutd/learning"), help="of the run: data, curve, logs")
     parser.add_argument("--programs", type=Path, default=ROOT / "bin", help="folder of rolloutd-dev")
-    parser.add_argument("--steps", type=int, default=100)
+    parser.add_argument("--steps", type=int, default=150)
     parser.add_argument("--kill-every", type=float, default=0, help="seconds between kills, on average; 0: none")
     parser.add_argument("--port-offset", type=int, default=0, help="added to all ports")
 

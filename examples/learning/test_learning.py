@@ -19,6 +19,7 @@ from policy import (
     warm_up_once,
 )
 from task import CALL, demonstration
+from train import rows_of
 
 TOKENIZER = make_tokenizer()
 
@@ -73,6 +74,15 @@ def test_a_step_sees_log_probabilities_that_are_not_the_models(control: str, see
 def test_advantages_have_mean_zero_and_deviation_one():
     assert advantages([Row([], [], [], reward) for reward in (1, 0)]) == pytest.approx([1, -1], abs=1e-4)
     assert advantages([Row([], [], [], 1)] * 3) == [0, 0, 0]
+
+
+def test_a_reply_that_was_cut_off_earns_nothing():
+    def rollout(**span: bool):
+        sequence = {"token_ids": [1], "loss_mask": [1], "logprobs": [-1.0], "spans": [{}, span]}
+        return {"reward": 1.0, "sequences": [sequence]}
+
+    rows = rows_of({"rollouts": [rollout(), rollout(truncated=True), {"reward": 1.0, "sequences": []}]})
+    assert [row.reward for row in rows] == [1, 0]
 
 
 def test_each_control_breaks_one_thing():

@@ -30,7 +30,7 @@ def main() -> None:
     parser.add_argument("--port", type=int, required=True, help="of the engine")
     parser.add_argument("--steps", type=int, required=True)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--lr", type=float, default=1e-3, help="the highest learning rate")
+    parser.add_argument("--lr", type=float, default=5e-4, help="the highest learning rate")
     parser.add_argument("--warm", type=Path, help="file of the warm-up, which runs of a seed may share")
     parser.add_argument("--control", choices=CONTROLS, default="")
     args = parser.parse_args()
@@ -68,7 +68,7 @@ class Trainer:
     def step(self) -> None:
         """Trains on the next groups. They are acknowledged last, so that a killed trainer is served them again."""
         pulled = self._pull()
-        groups = [_rows(p["group"]) for p in pulled]
+        groups = [rows_of(p["group"]) for p in pulled]
         rollouts = [rollout for p in pulled for rollout in p["group"]["rollouts"]]
         rewards = [rollout["reward"] for rollout in rollouts]
         spans = [span for rollout in rollouts for s in rollout["sequences"] for span in s["spans"]]
@@ -150,13 +150,18 @@ class Trainer:
         self.curve, self.keys = state["curve"], state["keys"]
 
 
-def _rows(group: dict[str, Any]) -> list[Row]:
+def rows_of(group: dict[str, Any]) -> list[Row]:
     """The sequences of a group. A rollout without one, whose calls all failed, is in the rewards alone."""
     return [
-        Row(s["token_ids"], s["loss_mask"], s["logprobs"], rollout["reward"])
+        Row(s["token_ids"], s["loss_mask"], s["logprobs"], _reward(rollout, s["spans"]))
         for rollout in group["rollouts"]
         for s in rollout["sequences"]
     ]
+
+
+def _reward(rollout: dict[str, Any], spans: list[dict[str, Any]]) -> float:
+    """A reply that was cut off earns nothing: else the policy learns to write anything behind its tool call."""
+    return 0.0 if any(span.get("truncated") for span in spans) else rollout["reward"]
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ func TestPolicyLearns(t *testing.T) {
 	example := filepath.Join(pyclient.PackageDir(t), "..", "..", "examples", "learning", "learn.py")
 	learn := pyclient.Interpreter(t, pyclient.Torch()).WithPackage(t).Command(
 		t, example, "--folder", folder, "--programs", bin,
-		"--steps", strconv.Itoa(steps), "--port-offset", strconv.Itoa(portOffset),
+		"--steps", strconv.Itoa(steps), "--lr", "1e-3", "--port-offset", strconv.Itoa(portOffset),
 	)
 	// rolloutd-dev refuses variables that it does not know
 	learn.Env = slices.DeleteFunc(learn.Env, func(v string) bool { return strings.HasPrefix(v, "ROLLOUTD_TEST_") })
