@@ -23,6 +23,7 @@ func TestReferencePages(t *testing.T) {
 	for file, describe := range map[string]func(*testing.T, *rig) string{
 		"../docs/reference/arguments.md": referenceOfArguments,
 		"../docs/reference/rest.md":      referenceOfRoutes,
+		taskSchemaFile:                   schemaOfTasks,
 	} {
 		page := describe(t, server)
 
