@@ -3,6 +3,7 @@ package e2e
 import (
 	"crypto/sha256"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -108,6 +109,14 @@ func (o outcome) withoutTimes() outcome {
 		for n := range results {
 			results[n].Stdout, results[n].Stderr = "", ""
 		}
+	}
+
+	// for a minute after an image is imported, its folders that sandboxd cannot read count as changed
+	o.Grading.Unseen = slices.DeleteFunc(o.Grading.Unseen, func(path string) bool {
+		return path == "/closed" || path == "/ofgroup"
+	})
+	if len(o.Grading.Unseen) == 0 {
+		o.Grading.Unseen = nil
 	}
 
 	return o
