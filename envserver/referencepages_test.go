@@ -79,21 +79,28 @@ func (p *properties) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-func referenceOfArguments(t *testing.T, server *rig) string {
+// toolOf is a tool as the server lists it, with a schema of a kind.
+type toolOf[S any] struct {
+	Name, Description string
+	InputSchema       S
+}
+
+func toolsOf[S any](t *testing.T, server *rig) []toolOf[S] {
 	t.Helper()
 
 	status, _, body := server.do("POST", "/mcp", `{"jsonrpc":"2.0","method":"tools/list","id":1}`)
 	require.Equal(t, http.StatusOK, status)
 
-	var list struct {
-		Result struct {
-			Tools []struct {
-				Name, Description string
-				InputSchema       schema
-			}
-		}
-	}
+	var list struct{ Result struct{ Tools []toolOf[S] } }
 	require.NoError(t, json.Unmarshal([]byte(body), &list))
+
+	return list.Result.Tools
+}
+
+func referenceOfArguments(t *testing.T, server *rig) string {
+	t.Helper()
+
+	tools := toolsOf[schema](t, server)
 
 	var page strings.Builder
 
@@ -105,7 +112,7 @@ which takes the same arguments as a JSON body.
 
 	shared := map[string]string{}
 
-	for _, tool := range list.Result.Tools {
+	for _, tool := range tools {
 		fmt.Fprintf(&page, "\n## %s\n\n%s\n", tool.Name, tool.Description)
 
 		var rows strings.Builder

@@ -2,7 +2,6 @@ package envserver_test
 
 import (
 	"encoding/json"
-	"net/http"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -26,21 +25,10 @@ var argumentOf = map[string]string{"id": "task_id", "files": "upload_files"}
 func schemaOfTasks(t *testing.T, server *rig) string {
 	t.Helper()
 
-	status, _, body := server.do("POST", "/mcp", `{"jsonrpc":"2.0","method":"tools/list","id":1}`)
-	require.Equal(t, http.StatusOK, status)
+	run := toolsOf[*jsonschema.Schema](t, server)[0]
+	require.Equal(t, "run_rollout", run.Name)
 
-	var list struct {
-		Result struct {
-			Tools []struct {
-				Name        string
-				InputSchema *jsonschema.Schema
-			}
-		}
-	}
-	require.NoError(t, json.Unmarshal([]byte(body), &list))
-
-	require.Equal(t, "run_rollout", list.Result.Tools[0].Name)
-	arguments := list.Result.Tools[0].InputSchema.Properties
+	arguments := run.InputSchema.Properties
 
 	s := fieldsOf(t, reflect.TypeFor[taskset.Task](), arguments)
 	s.Schema, s.Title = "https://json-schema.org/draft/2020-12/schema", "A task of rolloutd"

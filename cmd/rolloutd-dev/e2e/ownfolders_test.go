@@ -3,7 +3,6 @@ package e2e
 import (
 	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -129,26 +128,11 @@ func builtTask(t *testing.T, srv *dev, files map[string]string) taskset.Task {
 
 	dir := filepath.Join(t.TempDir(), "task")
 
-	for name, text := range files {
-		full := filepath.Join(dir, name)
-		require.NoError(t, os.MkdirAll(filepath.Dir(full), 0o755))
-		require.NoError(t, os.WriteFile(full, []byte(text), 0o755))
-	}
+	writeFiles(t, dir, files)
 
 	root := filepath.Join(dir, "environment/root")
 	require.NoError(t, os.MkdirAll(root, 0o755))
 	require.NoError(t, errors.Join(imagetest.Fill(root, []string{"bash", "ln", "rm"}), imagetest.Glibc(root)))
 
-	out, err := exec.CommandContext(t.Context(), filepath.Join(bin, "rolloutd"), "tasks", "build", dir, "--data", srv.data).
-		CombinedOutput()
-	require.NoError(t, err, "%s", out)
-
-	set, err := taskset.Open(dir)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = set.Close() })
-
-	task, err := set.Task(0)
-	require.NoError(t, err)
-
-	return task
+	return buildTask(t, srv, dir)
 }

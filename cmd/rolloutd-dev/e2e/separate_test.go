@@ -1,15 +1,12 @@
 package e2e
 
 import (
-	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/rolloutd/rolloutd/internal/rollout"
-	"github.com/rolloutd/rolloutd/internal/taskset"
 )
 
 // separateTask is a Harbor task whose verifier runs in an image of its own. The images have no programs but bash, which
@@ -52,22 +49,9 @@ func TestSeparateVerifier(t *testing.T) {
 	srv := startDev(t, devOptions{env: []string{"ROLLOUTD_IMAGE_REGISTRIES=registry.invalid"}})
 	dir := filepath.Join(t.TempDir(), "separate")
 
-	for name, text := range separateTask() {
-		full := filepath.Join(dir, name)
-		require.NoError(t, os.MkdirAll(filepath.Dir(full), 0o755))
-		require.NoError(t, os.WriteFile(full, []byte(text), 0o755))
-	}
+	writeFiles(t, dir, separateTask())
 
-	out, err := exec.CommandContext(t.Context(), filepath.Join(bin, "rolloutd"), "tasks", "build", dir, "--data", srv.data).
-		CombinedOutput()
-	require.NoError(t, err, "%s", out)
-
-	set, err := taskset.Open(dir)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = set.Close() })
-
-	task, err := set.Task(0)
-	require.NoError(t, err)
+	task := buildTask(t, srv, dir)
 
 	for name, c := range map[string]struct {
 		solution string
@@ -102,6 +86,6 @@ func TestSeparateVerifier(t *testing.T) {
 	ask := args(task.Arguments())
 	ask["agent"] = rollout.AgentNop
 	ask["verifier"] = args{"image": "missing:1"}
-	_, err = call(t.Context(), srv.url, "run_rollout", ask)
+	_, err := call(t.Context(), srv.url, "run_rollout", ask)
 	require.ErrorContains(t, err, `verifier.image: image: "missing:1" is not`)
 }

@@ -58,11 +58,7 @@ func sidecarTask(t *testing.T, srv *dev) taskset.Task {
 
 	dir := filepath.Join(t.TempDir(), "services")
 
-	for name, text := range servicesTask() {
-		full := filepath.Join(dir, name)
-		require.NoError(t, os.MkdirAll(filepath.Dir(full), 0o755))
-		require.NoError(t, os.WriteFile(full, []byte(text), 0o755))
-	}
+	writeFiles(t, dir, servicesTask())
 
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(dir, "environment/web/sidecar"), "./testdata/sidecar")
 
@@ -70,18 +66,7 @@ func sidecarTask(t *testing.T, srv *dev) taskset.Task {
 	out, err := build.CombinedOutput()
 	require.NoError(t, err, "%s", out)
 
-	out, err = exec.CommandContext(t.Context(), filepath.Join(bin, "rolloutd"), "tasks", "build", dir, "--data", srv.data).
-		CombinedOutput()
-	require.NoError(t, err, "%s", out)
-
-	set, err := taskset.Open(dir)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = set.Close() })
-
-	task, err := set.Task(0)
-	require.NoError(t, err)
-
-	return task
+	return buildTask(t, srv, dir)
 }
 
 // The agent and the verifier reach the services of a task by their names, and share its volumes. A service that does

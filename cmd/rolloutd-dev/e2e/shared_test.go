@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
@@ -19,11 +18,7 @@ func TestSharedGrading(t *testing.T) {
 	srv := startDev(t, devOptions{env: []string{"ROLLOUTD_IMAGE_REGISTRIES=registry.invalid"}})
 	root := t.TempDir()
 
-	for name, text := range map[string]string{"etc/app.conf": "off\n", "usr/bin/tool": "#!/bin/bash\necho old\n"} {
-		full := filepath.Join(root, name)
-		require.NoError(t, os.MkdirAll(filepath.Dir(full), 0o755))
-		require.NoError(t, os.WriteFile(full, []byte(text), 0o755))
-	}
+	writeFiles(t, root, map[string]string{"etc/app.conf": "off\n", "usr/bin/tool": "#!/bin/bash\necho old\n"})
 
 	out, err := exec.CommandContext(t.Context(), filepath.Join(bin, "rolloutd"), "image", "import", root, "system:1", "--data", srv.data).
 		CombinedOutput()
