@@ -7,8 +7,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// temporary finds the first part of a path below the folder for temporary files.
-var temporary = regexp.MustCompile(rollout.TmpDir + `/([\w.-]*\w)`)
+// temporary finds the first part of a path below the folder for temporary files, which is not that of /var/tmp.
+var temporary = regexp.MustCompile(`(?:^|[^\w.-])` + rollout.TmpDir + `/([\w.-]*\w)`)
 
 // gradeTemporary has the folder for temporary files graded if a task's work is there: its instruction and its tests name
 // the same file or folder. Otherwise it is the verifier's own, and nothing that the agent leaves there can mislead it.

@@ -21,6 +21,8 @@ func TestHarborTemporary(t *testing.T) {
 		"another":        {"FROM x\n", "Do not use /tmp/x.", "cat /tmp/answer.txt", false},
 		"without image":  {"", "Write /tmp/answer.txt.", "cat /tmp/answer.txt", false},
 		"another folder": {"FROM x\n", "Write /var/answer.", "cat /tmp/answer", false},
+		"of /var":        {"FROM x\n", "Write /var/tmp/answer.", "cat /var/tmp/answer", false},
+		"at the begin":   {"FROM x\n", "/tmp/answer is what to write.", "cat </tmp/answer", true},
 	} {
 		files := map[string]string{"instruction.md": c.instruction, "tests/test.sh": "#!/bin/bash\n" + c.tests + "\n"}
 		if c.dockerfile != "" {
