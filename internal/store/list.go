@@ -4,8 +4,13 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
 	"iter"
+	"os"
 	"path"
+	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"gocloud.dev/blob"
@@ -75,6 +80,10 @@ func (s *Store) Keys(ctx context.Context, prefix string) iter.Seq2[string, error
 
 // Folders iterates over the names of the folders whose keys begin with a prefix. It ends after an error.
 func (s *Store) Folders(ctx context.Context, prefix string) iter.Seq2[string, error] {
+	if s.folder != "" {
+		return s.foldersHere(ctx, prefix)
+	}
+
 	return func(yield func(string, error) bool) {
 		all := s.bucket.List(&blob.ListOptions{Prefix: prefix, Delimiter: "/"})
 		for {
@@ -93,4 +102,43 @@ func (s *Store) Folders(ctx context.Context, prefix string) iter.Seq2[string, er
 			}
 		}
 	}
+}
+
+// foldersHere is Folders of a store in a folder, of which gocloud.dev reads every file again for each page.
+func (s *Store) foldersHere(ctx context.Context, prefix string) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		at, begin := path.Split(prefix)
+		at = filepath.Join(s.folder, at)
+
+		entries, err := os.ReadDir(at)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			yield("", s.failed(ctx, err, "list", prefix))
+			return
+		}
+
+		for _, e := range entries {
+			if err := ctx.Err(); err != nil {
+				yield("", s.failed(ctx, err, "list", prefix))
+				return
+			}
+
+			if !e.IsDir() || !strings.HasPrefix(e.Name(), begin) || !holdsFile(filepath.Join(at, e.Name())) {
+				continue
+			}
+
+			if !yield(e.Name(), nil) {
+				return
+			}
+		}
+	}
+}
+
+// holdsFile reports whether a folder, or one below it, has a file. Those of deleted blobs are left without one.
+func holdsFile(folder string) bool {
+	// what is deleted meanwhile is no file
+	entries, _ := os.ReadDir(folder)
+
+	return slices.ContainsFunc(entries, func(e fs.DirEntry) bool {
+		return !e.IsDir() || holdsFile(filepath.Join(folder, e.Name()))
+	})
 }
