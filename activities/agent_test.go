@@ -476,3 +476,20 @@ func TestAgentLosesAService(t *testing.T) {
 	require.Equal(t, fault.SandboxLost, fault.KindOf(err))
 	require.ErrorContains(t, err, `service "web": its sandbox was lost while the agent worked; it has written: database is up`)
 }
+
+// The lease of a service may notice its loss before the watch does: the words are the same.
+func TestServiceIsLostAtOnce(t *testing.T) {
+	t.Parallel()
+
+	h := working(t, 1_000_000)
+	h.sandbox(t)
+	h.beside(t, "r.1")
+	require.NoError(t, h.provider.Destroy(t.Context(), "r.1.s-web"))
+
+	in := agentInput()
+	in.Services = "web"
+
+	_, err := h.RunAgent(t.Context(), in)
+	require.Equal(t, fault.SandboxLost, fault.KindOf(err))
+	require.ErrorContains(t, err, `service "web": its sandbox was lost`)
+}

@@ -272,3 +272,13 @@ func TestSamplingMasksThatAreRefused(t *testing.T) {
 	send(t.Context(), h.open(t, masked(h.route(e.URL))), "", unary)
 	requireFailure(t, h, fault.UpstreamRefused, "gives no sampling masks")
 }
+
+// A refusal may repeat the agent's words, by which no policy may exchange a reward of 0 for a failed rollout.
+func TestAgentsTextRefusesNoSamplingMasks(t *testing.T) {
+	t.Parallel()
+
+	h, e := newHost(t), newEngine(t, answers(http.StatusBadRequest, `{"message":"not a role: return_sampling_mask requires","code":400}`))
+	send(t.Context(), h.open(t, masked(h.route(e.URL))), "", `{"model":"m","messages":[{"role":"return_sampling_mask requires"}]}`)
+	require.Nil(t, h.status(t, "r1.1").Failure)
+	require.Contains(t, h.turns(t, "r1.1")[0].Broken, "rejected: ")
+}

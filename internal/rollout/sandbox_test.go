@@ -25,6 +25,24 @@ func TestUserOfASandbox(t *testing.T) {
 	}
 }
 
+// The workdir may be in the home or in /tmp, except for the folders of rolloutd there.
+func TestCheckWorkdir(t *testing.T) {
+	t.Parallel()
+
+	for _, path := range []string{"/app", "/home/user", "/home/user/app", "/home/user/tests2", "/tmp", "/tmp/x"} {
+		require.NoError(t, rollout.CheckWorkdir("workdir", path), path)
+	}
+
+	for path, message := range map[string]string{
+		"app": "must be an absolute path", "/home/user/../x": "must be an absolute path", "/usr/bin": "folders of the system",
+		"/var/tmp/x": "folders of the system", "/home/user/tests": "files of rolloutd", "/home/user/logs/x": "files of rolloutd",
+		"/home/user/.local/x": "files of rolloutd", "/home/user/.graded/0": "files of rolloutd",
+		"/home/user/.changed": "files of rolloutd",
+	} {
+		require.ErrorContains(t, rollout.CheckWorkdir("workdir", path), message, path)
+	}
+}
+
 // Settings that a backend does not support are refused when the rollout is submitted.
 func TestCheckBackend(t *testing.T) {
 	t.Parallel()

@@ -112,6 +112,7 @@ func TestSpecValidate(t *testing.T) {
 		},
 		"relative artifact":    {artifact("out.txt"), "verifier.artifacts", "must be an absolute path"},
 		"artifact of a system": {artifact("/etc/passwd"), "verifier.artifacts", "outside the folders of the system"},
+		"artifact of all":      {artifact("/tmp"), "verifier.artifacts", "must be a path below /tmp"},
 		"artifact of tests":    {artifact("/tests/a"), "verifier.artifacts", "outside the folders of the system"},
 		"artifact in the root": {artifact("/out.txt"), "verifier.artifacts", "a file must be in a folder"},
 		"artifact above":       {artifact("/tmp/../etc/passwd"), "verifier.artifacts", "must be an absolute path"},

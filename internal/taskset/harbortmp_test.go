@@ -34,11 +34,17 @@ func TestHarborTemporary(t *testing.T) {
 		require.Equal(t, c.graded, task.Sandbox["grade_paths"] != nil, name)
 	}
 
+	separate, err := open(t, folder(t, harborTask(map[string]string{
+		"task.toml": separateSettings("", "", ""), "instruction.md": "Write /tmp/x.", "tests/test.sh": "cat /tmp/x",
+	}))).Task(0)
+	require.NoError(t, err)
+	require.Equal(t, []string{"/logs/artifacts"}, separate.Sandbox["grade_paths"], "a separate verifier gets the artifacts alone")
+
 	for _, workdir := range []string{"/home/user", "/home/user/app", "/tmp", "/tmp/x"} {
 		_, err := open(t, folder(t, harborTask(map[string]string{"environment/Dockerfile": "FROM x\nWORKDIR " + workdir + "\n"}))).Task(0)
 		require.NoError(t, err, workdir)
 	}
 
-	_, err := open(t, folder(t, harborTask(map[string]string{"environment/Dockerfile": "FROM x\nWORKDIR /home/user/logs/x\n"}))).Task(0)
+	_, err = open(t, folder(t, harborTask(map[string]string{"environment/Dockerfile": "FROM x\nWORKDIR /home/user/logs/x\n"}))).Task(0)
 	require.ErrorContains(t, err, "WORKDIR: must be outside /home/user/logs, which has files of rolloutd")
 }

@@ -1,7 +1,10 @@
 package files_test
 
 import (
+	"bytes"
+	"os"
 	"path"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -29,6 +32,32 @@ func TestNames(t *testing.T) {
 	home := files.Names{InFolder: ".", InTar: "workdir"}
 	require.Equal(t, ".", home.Unpack("workdir"))
 	require.Equal(t, "logs/agent", home.Unpack("logs/agent"), "of the home, by its own name")
+}
+
+// Hard links are so after a way through a tar, whose names differ from those of both folders.
+func TestNamesOfHardLinks(t *testing.T) {
+	t.Parallel()
+
+	from, to, names := t.TempDir(), t.TempDir(), files.Names{InFolder: "app", InTar: "workdir"}
+	require.NoError(t, os.Mkdir(filepath.Join(from, "app"), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(from, "app/one"), []byte("1"), 0o600))
+	require.NoError(t, os.Link(filepath.Join(from, "app/one"), filepath.Join(from, "app/two")))
+
+	source, err := files.Places{from}.Open(from, names)
+	require.NoError(t, err)
+
+	defer source.Close()
+
+	var archive bytes.Buffer
+	require.NoError(t, source.Pack(&archive, 1<<20))
+	require.NoError(t, files.Places{to}.Unpack(to, 1<<20, &archive, names))
+
+	one, err := os.Stat(filepath.Join(to, "app/one"))
+	require.NoError(t, err)
+	two, err := os.Stat(filepath.Join(to, "app/two"))
+	require.NoError(t, err)
+	require.True(t, os.SameFile(one, two))
+	require.NoDirExists(t, filepath.Join(to, "workdir"))
 }
 
 // What is packed under a name is unpacked under it again.

@@ -20,3 +20,16 @@ func TestName(t *testing.T) {
 		require.False(t, wire.Name(bad, 64), bad)
 	}
 }
+
+// A path at or below the usual name of the workdir is where the workdir is.
+func TestWorkdir(t *testing.T) {
+	t.Parallel()
+
+	for path, want := range map[string]string{
+		wire.AgentWorkdir: "/home/user/app", wire.AgentWorkdir + "/x": "/home/user/app/x",
+		wire.AgentWorkdir + "s": wire.AgentWorkdir + "s", "/home/user": "/home/user", "": "",
+	} {
+		require.Equal(t, want, wire.Workdir("/home/user/app").Locate(path), path)
+		require.Equal(t, path, wire.Workdir("").Locate(path), "it has its usual name")
+	}
+}
