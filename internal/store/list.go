@@ -138,7 +138,8 @@ func holdsFile(folder string) bool {
 	// what is deleted meanwhile is no file
 	entries, _ := os.ReadDir(folder)
 
-	return slices.ContainsFunc(entries, func(e fs.DirEntry) bool {
-		return !e.IsDir() || holdsFile(filepath.Join(folder, e.Name()))
-	})
+	isFile := func(e fs.DirEntry) bool { return !e.IsDir() }
+	isFull := func(e fs.DirEntry) bool { return e.IsDir() && holdsFile(filepath.Join(folder, e.Name())) }
+
+	return slices.ContainsFunc(entries, isFile) || slices.ContainsFunc(entries, isFull)
 }
