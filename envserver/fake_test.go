@@ -424,6 +424,7 @@ func (f *fake) List(_ context.Context, q rollout.Filter) (rollout.Page, error) {
 				TaskID:  s.TaskID,
 				GroupID: s.GroupID,
 				Owner:   s.Owner,
+				Agent:   f.specs[id].Agent,
 				Phase:   s.Phase,
 				Outcome: s.Outcome,
 				Reward:  s.Reward,

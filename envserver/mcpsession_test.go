@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/stretchr/testify/require"
@@ -34,6 +35,10 @@ type fakeEpisodes struct {
 func (f *fakeEpisodes) Ready(_ context.Context, id string) (episode.Status, error) {
 	s := f.fake.stateOf(id)
 	return episode.Status{SandboxID: id + ".1", Ended: string(s.Outcome)}, nil
+}
+
+func (f *fakeEpisodes) Status(_ context.Context, id string) (episode.Status, error) {
+	return episode.Status{Steps: len(f.of(id)), LastAt: new(time.Unix(1_700_000_000, 0).UTC())}, nil
 }
 
 func (f *fakeEpisodes) Join(ctx context.Context, id, _ string) (episode.Status, error) {
@@ -384,4 +389,19 @@ func TestMCPClientsInEpisodes(t *testing.T) {
 			jsclient.Run(t, pkg, filepath.Join("testdata", script), start(t, withEpisodes).url)
 		})
 	}
+}
+
+// A detailed list has the calls of an episode that runs.
+func TestListHasTheCallsOfEpisodes(t *testing.T) {
+	t.Parallel()
+	r := start(t, withEpisodes)
+	r.do("POST", "/env/tools/reset?session_id=s", `{"episode_id":"e"}`)
+	r.do("POST", "/env/tools/step?session_id=s", `{"action":{"tool_name":"note","arguments":{"text":"a"}}}`)
+
+	status, _, body := r.do("GET", "/rollouts?detail=true", "")
+	require.Equal(t, http.StatusOK, status)
+	require.Contains(t, body, `"tool_calls":1,"last_call_at":"2023-11-14T22:13:20Z"`)
+
+	_, _, body = r.do("GET", "/rollouts", "")
+	require.NotContains(t, body, "tool_calls")
 }

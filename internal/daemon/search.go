@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"strings"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
@@ -21,6 +22,10 @@ func (s searchable) List(ctx context.Context, f rollout.Filter) (rollout.Page, e
 		return s.search.Search(ctx, f)
 	}
 
+	if s.search.index != nil && f.OfMemo() && f.Status != rollout.StatusRunning {
+		return s.listOfMemo(ctx, f)
+	}
+
 	page, err := s.Client.List(ctx, f)
 	if err != nil || s.search.index == nil {
 		return page, err
@@ -29,10 +34,49 @@ func (s searchable) List(ctx context.Context, f rollout.Filter) (rollout.Page, e
 	return page, s.search.correct(ctx, page.Rollouts)
 }
 
+// ended is the begin of a cursor in the part of a list that the index has.
+const ended = "ended."
+
+// listOfMemo lists the running rollouts that a filter selects by Temporal, which reads them all, and below them by the
+// index those that have ended.
+func (s searchable) listOfMemo(ctx context.Context, f rollout.Filter) (rollout.Page, error) {
+	page := rollout.Page{Rollouts: []rollout.Listed{}}
+
+	cursor, isEnded := strings.CutPrefix(f.Cursor, ended)
+	if f.Status == "" && !isEnded {
+		running := f
+		running.Status = rollout.StatusRunning
+
+		var err error
+		if page, err = s.Client.List(ctx, running); err != nil || page.Next != "" {
+			return page, err
+		}
+
+		cursor = ""
+	}
+
+	// the index begins a page of its own
+	if len(page.Rollouts) == f.Limit {
+		page.Next = ended
+		return page, nil
+	}
+
+	f.Cursor, f.Limit = cursor, f.Limit-len(page.Rollouts)
+
+	found, err := s.search.Search(ctx, f)
+	if found.Next != "" {
+		found.Next = ended + found.Next
+	}
+
+	found.Rollouts = append(page.Rollouts, found.Rollouts...)
+
+	return found, err
+}
+
 // Counts counts the rollouts that have ended by the index, and the running ones by Temporal.
 func (s searchable) Counts(ctx context.Context, f rollout.Filter) (rollout.Counts, error) {
 	counts, err := s.search.Counts(ctx, f)
-	if err != nil || f.NeedsIndex() || f.Status == rollout.StatusDone {
+	if err != nil || f.NeedsIndex() || f.OfMemo() || f.Status == rollout.StatusDone {
 		return counts, err
 	}
 

@@ -68,7 +68,10 @@ type Status struct {
 
 	// in the order of their first call
 	ToolsUsed []string `json:"tools_used"`
-	Ended     string   `json:"ended,omitempty"`
+
+	// LastAt is when the latest of Steps began; absent: no call has ended.
+	LastAt *time.Time `json:"last_at,omitempty"`
+	Ended  string     `json:"ended,omitempty"`
 
 	// set by the client
 	SandboxID string `json:"-"`

@@ -75,6 +75,9 @@ func SortKeys() []string {
 	}
 }
 
+// OfMemo reports whether the filter selects by what Temporal lists of a rollout, and cannot query.
+func (f Filter) OfMemo() bool { return f.Agent != "" || f.Endpoint != "" }
+
 // NeedsIndex reports whether only the index of rollouts that have ended can answer: Temporal does not know what the
 // filter selects or sorts by.
 func (f Filter) NeedsIndex() bool { return f.indexed() != "" }
@@ -87,8 +90,6 @@ func (f Filter) indexed() string {
 	}{
 		{"q", f.Query != ""},
 		{"ids", len(f.IDs) > 0},
-		{"agent", f.Agent != ""},
-		{"endpoint", f.Endpoint != ""},
 		{"model_version", f.ModelVersion != ""},
 		{"ended_since", !f.EndedSince.IsZero()},
 		{"min_turns", f.MinTurns != nil},
@@ -183,6 +184,11 @@ type Listed struct {
 	// of the last attempt; of a running rollout only with Filter.Detail
 	Turns *int `json:"turns,omitempty"`
 
+	// ToolCalls are the calls of an interactive episode that have ended, and LastCallAt is when the latest one began. Of a
+	// running episode only with Filter.Detail, and while its host answers.
+	ToolCalls  *int       `json:"tool_calls,omitempty"`
+	LastCallAt *time.Time `json:"last_call_at,omitempty"`
+
 	// of a rollout that has ended
 	Usage     *Usage `json:"usage,omitempty"`
 	SandboxID string `json:"sandbox_id,omitempty"`
@@ -219,7 +225,7 @@ type Page struct {
 // Counts describe all rollouts that a filter selects and that have ended.
 type Counts struct {
 	Rollouts int `json:"rollouts"`
-	// Running counts those that the filter selects and that run; absent: a filter that needs the index selects none.
+	// Running counts those that the filter selects and that run; absent: Temporal cannot count by what the filter selects.
 	Running *int `json:"running,omitempty"`
 
 	Outcomes map[Outcome]int `json:"outcomes"`

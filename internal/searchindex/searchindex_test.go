@@ -825,3 +825,29 @@ func TestIndexedUntil(t *testing.T) {
 	require.False(t, until().Before(first))
 	require.False(t, until().After(time.Now()))
 }
+
+// An episode is found by its calls and their results, and has the number of its calls.
+func TestEpisode(t *testing.T) {
+	t.Parallel()
+
+	d := newDeployment(t)
+	r := result("a", 1)
+	r.Agent = rollout.AgentInteractive
+	log := `{"kind":"join","client":"c"}
+{"kind":"call","step":1,"tool":"terminal","arguments":{"command":"lsblk"},"result":{"content":"sda"},"at":"2026-03-01T12:00:01Z"}
+{"kind":"call","step":2,"tool":"terminal","result":{"content":"","message":"zebra"},"at":"2026-03-01T12:00:02Z"}
+{"kind":"submit"}
+{"kind":"call"`
+	_, err := d.store.Put(t.Context(), store.AttemptKey("a", 2, store.Steps), strings.NewReader(log))
+	require.NoError(t, err)
+	d.end(r)
+	d.end(result("b", 2))
+
+	require.Equal(t, []string{"a"}, d.found(rollout.Filter{Query: "lsblk zebra"}))
+
+	page, err := d.index.Search(t.Context(), rollout.Filter{Limit: 9})
+	require.NoError(t, err)
+	require.Nil(t, page.Rollouts[0].ToolCalls)
+	require.Equal(t, 2, *page.Rollouts[1].ToolCalls)
+	require.Equal(t, began.Add(2*time.Second), *page.Rollouts[1].LastCallAt)
+}

@@ -1,9 +1,13 @@
 package searchindex
 
 import (
+	"bufio"
 	"context"
+	"encoding/json"
+	"errors"
 	"strings"
 
+	"github.com/rolloutd/rolloutd/internal/episode"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/store"
@@ -72,6 +76,10 @@ func read(ctx context.Context, s *store.Store, id string) (*document, error) {
 	d.course = courseOf(head, *d.listed.FinishedAt)
 
 	d.addResult(head)
+
+	if head.Agent == rollout.AgentInteractive {
+		return d, d.addEpisode(ctx, s, store.AttemptKey(id, max(len(head.Attempts), 1), store.Steps))
+	}
 
 	for n := len(head.Attempts); n > 0; n-- {
 		found, err := d.addTrace(ctx, s, store.AttemptKey(id, n, store.Trace))
@@ -144,5 +152,56 @@ func (d *document) addTurn(t transcript.Turn) {
 		if part.Kind != transcript.System {
 			d.add(part.Name + " " + part.Text)
 		}
+	}
+}
+
+// maxStep bounds a line of a step log in bytes: a call and its result.
+const maxStep = 64 << 20
+
+// addEpisode adds the calls of an interactive episode, if there is that log. One that cannot be read to its end is found
+// by what was read.
+func (d *document) addEpisode(ctx context.Context, s *store.Store, log string) error {
+	lines, err := s.Reader(ctx, log)
+	if fault.Is(err, fault.NotFound) {
+		return nil
+	}
+
+	if err != nil {
+		return err
+	}
+
+	defer lines.Close()
+
+	d.listed.ToolCalls = new(int)
+
+	scanner := bufio.NewScanner(lines)
+	scanner.Buffer(nil, maxStep)
+
+	for scanner.Scan() {
+		var step episode.Step
+		if json.Unmarshal(scanner.Bytes(), &step) != nil {
+			return nil
+		}
+
+		if step.Kind == episode.KindCall {
+			d.addCall(step)
+		}
+	}
+
+	if errors.Is(scanner.Err(), bufio.ErrTooLong) {
+		return nil
+	}
+
+	return scanner.Err()
+}
+
+func (d *document) addCall(step episode.Step) {
+	*d.listed.ToolCalls++
+	d.listed.LastCallAt = &step.At
+
+	d.add(step.Tool + " " + string(step.Arguments))
+
+	if step.Result != nil {
+		d.add(step.Result.Text())
 	}
 }

@@ -14,6 +14,8 @@ import (
 type Episodes interface {
 	// Ready waits until the rollout accepts calls.
 	Ready(ctx context.Context, id string) (episode.Status, error)
+	// Status does not wait: an episode that does not take calls now is a fault.Unavailable.
+	Status(ctx context.Context, id string) (episode.Status, error)
 	// Call makes a call. A call of one ID runs once, also when the request is repeated after a failure.
 	Call(ctx context.Context, id string, c episode.Call) (episode.Answer, error)
 	// Submit ends the episode, which is then graded.
@@ -85,6 +87,14 @@ func (o *ownedEpisodes) Ready(ctx context.Context, id string) (episode.Status, e
 	}
 
 	return o.all.Ready(ctx, id)
+}
+
+func (o *ownedEpisodes) Status(ctx context.Context, id string) (episode.Status, error) {
+	if err := o.check(ctx, id); err != nil {
+		return episode.Status{}, err
+	}
+
+	return o.all.Status(ctx, id)
 }
 
 func (o *ownedEpisodes) Call(ctx context.Context, id string, c episode.Call) (episode.Answer, error) {

@@ -2,6 +2,7 @@ package rest
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"math"
 	"net/http"
@@ -9,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/rolloutd/rolloutd/envserver/internal/httpio"
 	"github.com/rolloutd/rolloutd/internal/fault"
@@ -28,7 +31,46 @@ func (a *API) listRollouts(w http.ResponseWriter, r *http.Request) {
 	}
 
 	page, err := a.Rollouts.List(r.Context(), filter)
+	if filter.Detail && a.Episodes != nil {
+		a.countCalls(r.Context(), page.Rollouts)
+	}
+
 	answerWith(w, page, err)
+}
+
+const (
+	// maxHosts bounds the requests to hosts at the same time for a list.
+	maxHosts = 8
+
+	// countTime bounds the wait for the hosts of a list's episodes.
+	countTime = 2 * time.Second
+)
+
+// countCalls adds to the running episodes of a list what their hosts know. One whose host does not answer stays as it is
+// listed.
+func (a *API) countCalls(ctx context.Context, all []rollout.Listed) {
+	ctx, cancel := context.WithTimeout(ctx, countTime)
+	defer cancel()
+
+	var group errgroup.Group
+	group.SetLimit(maxHosts)
+
+	for i := range all {
+		l := &all[i]
+		if l.Agent != rollout.AgentInteractive || l.Phase != rollout.PhaseAgent {
+			continue
+		}
+
+		group.Go(func() error {
+			if s, err := a.Episodes.Status(ctx, l.ID); err == nil {
+				l.ToolCalls, l.LastCallAt = &s.Steps, s.LastAt
+			}
+
+			return nil
+		})
+	}
+	// none fails
+	_ = group.Wait()
 }
 
 func (a *API) countRollouts(w http.ResponseWriter, r *http.Request) {

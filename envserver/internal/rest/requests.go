@@ -31,8 +31,8 @@ type selectRequest struct {
 	TaskID       string  `query:"task_id"`
 	GroupID      string  `query:"group_id"`
 	Model        string  `query:"model"`
-	Agent        string  `query:"agent" description:"only rollouts that have ended"`
-	Endpoint     string  `query:"endpoint" description:"name of a model endpoint, or its host and port; only rollouts that have ended"`
+	Agent        string  `query:"agent" description:"name of an agent"`
+	Endpoint     string  `query:"endpoint" description:"name of a model endpoint, or its host and port"`
 	IDPrefix     string  `query:"id_prefix" description:"begin of the ids"`
 	IDs          string  `query:"ids" description:"ids with commas, at most 100: these rollouts alone; only rollouts that have ended"`
 	MinReward    float64 `query:"min_reward" description:"least reward; a rollout without a reward is not listed"`
@@ -53,5 +53,5 @@ type listRequest struct {
 	Sort   string `query:"sort" description:"field of the rollouts by which the list is sorted, such as reward, or -reward for the greatest first; those without it are last: rollout_id, task_id, group_id, agent, model, endpoint, outcome, reward, turns, completion_tokens, duration_s, started_at. Only rollouts that have ended"`
 	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"50" description:"number of rollouts in a page"`
 	Cursor string `query:"cursor" description:"position to continue from: next of the previous page"`
-	Detail string `query:"detail" enum:"true,false" description:"true: include turns, wait state and current attempt of running rollouts; a page then has at most 100"`
+	Detail string `query:"detail" enum:"true,false" description:"true: include turns, wait state and current attempt of running rollouts, and the calls of running episodes; a page then has at most 100"`
 }

@@ -65,6 +65,9 @@ type Episode struct {
 	ended int
 	used  []string
 
+	// begin of the last of them in the log
+	lastAt time.Time
+
 	// that has joined; "": none
 	client string
 
@@ -123,7 +126,7 @@ func (e *Episode) recovered(s episode.Step, p place) {
 		done := make(chan struct{})
 		close(done)
 		e.calls[s.ID] = &call{digest: digestOf(s.Tool, s.Arguments), done: done, place: p}
-		e.count(s.Tool)
+		e.count(s)
 		e.reportStart(s.ID, s.Tool, s.Arguments)
 		e.reportEnd(s)
 	}
@@ -255,17 +258,19 @@ func (e *Episode) record(c episode.Call, r tool.Result, began time.Time) (place,
 		return p, err
 	}
 
-	e.count(c.Tool)
+	e.count(s)
 	e.reportEnd(s)
 	e.checkBound()
 
 	return p, nil
 }
 
-func (e *Episode) count(tool string) {
+func (e *Episode) count(s episode.Step) {
 	e.ended++
-	if !slices.Contains(e.used, tool) {
-		e.used = append(e.used, tool)
+	e.lastAt = s.At
+
+	if !slices.Contains(e.used, s.Tool) {
+		e.used = append(e.used, s.Tool)
 	}
 }
 
@@ -353,7 +358,12 @@ func (e *Episode) Status() episode.Status {
 }
 
 func (e *Episode) status() episode.Status {
-	return episode.Status{Steps: e.ended, Running: e.running, ToolsUsed: append([]string{}, e.used...), Ended: e.closed}
+	s := episode.Status{Steps: e.ended, Running: e.running, ToolsUsed: append([]string{}, e.used...), Ended: e.closed}
+	if e.ended > 0 {
+		s.LastAt = new(e.lastAt)
+	}
+
+	return s
 }
 
 // End ends the episode for a reason.

@@ -70,6 +70,22 @@ func (e *Episodes) Ready(ctx context.Context, id string) (episode.Status, error)
 	)
 }
 
+// Status returns the status of an episode that takes calls, without a wait for one that does not, or whose host does not
+// answer: both are a fault.Unavailable.
+func (e *Episodes) Status(ctx context.Context, id string) (episode.Status, error) {
+	p, err := e.place(ctx, id)
+	if err != nil {
+		return episode.Status{}, err
+	}
+
+	s, err := p.service.Status(ctx, p.sandbox, 0)
+	if fault.Is(err, fault.Unavailable) {
+		e.forget(id)
+	}
+
+	return s, err
+}
+
 // Call makes a call in the episode; it runs once by its ID.
 func (e *Episodes) Call(ctx context.Context, id string, c episode.Call) (episode.Answer, error) {
 	return at(ctx, e, id, func(p servicePlace) (episode.Answer, error) { return p.service.Call(ctx, p.sandbox, c) })

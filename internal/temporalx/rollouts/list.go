@@ -19,28 +19,36 @@ import (
 	"github.com/rolloutd/rolloutd/internal/temporalx/searchattr"
 )
 
+// maxSkipped bounds the pages of Temporal that are read for one page of a list.
+const maxSkipped = 100
+
 // List returns the rollouts that Temporal still has. Each comes from visibility: it lags by a moment, lacks phases,
 // and while it runs it lacks its turns and has the attempt that last had a sandbox; see Filter.Detail. A page may have
 // fewer rollouts than the limit; the last page has no Next.
 func (c *Client) List(ctx context.Context, f rollout.Filter) (rollout.Page, error) {
 	page := rollout.Page{Rollouts: []rollout.Listed{}}
 
-	next, err := c.list(
-		ctx,
-		rollout.WorkflowName,
-		"",
-		f,
-		func(w *workflowpb.WorkflowExecutionInfo) {
-			l := inList(w)
-			l.Agent, l.Endpoint = c.memo(w, searchattr.MemoAgent), c.memo(w, searchattr.MemoEndpoint)
+	add := func(w *workflowpb.WorkflowExecutionInfo) {
+		l := inList(w)
+		l.Agent, l.Endpoint = c.memo(w, searchattr.MemoAgent), c.memo(w, searchattr.MemoEndpoint)
+
+		if (f.Agent == "" || f.Agent == l.Agent) && (f.Endpoint == "" || f.Endpoint == l.Endpoint) {
 			page.Rollouts = append(page.Rollouts, l)
-		},
-	)
-	if err != nil {
-		return rollout.Page{}, err
+		}
 	}
 
-	page.Next = next
+	for range maxSkipped {
+		next, err := c.list(ctx, rollout.WorkflowName, "", f, add)
+		if err != nil {
+			return rollout.Page{}, err
+		}
+
+		page.Next, f.Cursor = next, next
+		if next == "" || len(page.Rollouts) > 0 || !f.OfMemo() {
+			break
+		}
+	}
+
 	if f.Detail {
 		c.describe(ctx, page.Rollouts)
 	}

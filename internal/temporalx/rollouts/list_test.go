@@ -52,6 +52,36 @@ func TestListHasTheMemo(t *testing.T) {
 	require.Equal(t, []string{"react", "vllm"}, []string{page.Rollouts[0].Agent, page.Rollouts[0].Endpoint})
 }
 
+// Temporal cannot query a memo: a list by agent or endpoint leaves out the others, and skips pages that have no other.
+func TestListByMemo(t *testing.T) {
+	t.Parallel()
+
+	rc, f, _ := newClient(t)
+	f.list = &workflowservice.ListWorkflowExecutionsResponse{NextPageToken: []byte{1}}
+
+	for _, id := range []string{"react", "interactive"} {
+		agent, err := converter.GetDefaultDataConverter().ToPayload(id)
+		require.NoError(t, err)
+
+		f.list.Executions = append(f.list.Executions, &workflowpb.WorkflowExecutionInfo{
+			Execution: &commonpb.WorkflowExecution{WorkflowId: "rollout-" + id},
+			Memo:      &commonpb.Memo{Fields: map[string]*commonpb.Payload{searchattr.MemoAgent: agent}},
+		})
+	}
+
+	page, err := rc.List(t.Context(), rollout.Filter{Status: rollout.StatusRunning, Agent: "interactive", Limit: 2})
+	require.NoError(t, err)
+	require.Len(t, page.Rollouts, 1)
+	require.Equal(t, "interactive", page.Rollouts[0].ID)
+	require.Len(t, f.listed, 1)
+
+	page, err = rc.List(t.Context(), rollout.Filter{Status: rollout.StatusRunning, Endpoint: "none", Limit: 2})
+	require.NoError(t, err)
+	require.Empty(t, page.Rollouts)
+	require.NotEmpty(t, page.Next, "a client can go on")
+	require.Len(t, f.listed, 101)
+}
+
 func TestRegraded(t *testing.T) {
 	t.Parallel()
 	rc, f, _ := newClient(t)

@@ -1,6 +1,7 @@
 // Selects the page and asks for the token.
 import { onTokenWanted, useToken } from "./api.js";
 import { $, complain, show } from "./dom.js";
+import { episodes } from "./columns.js";
 import { pair } from "./compare.js";
 import * as groups from "./groups.js";
 import * as hosts from "./hosts.js";
@@ -38,11 +39,12 @@ async function open() {
   rollout.stop();
   complain("");
   document.body.dataset.page = page;
-  const name = page === "sets" ? "task sets" : page;
+  const ofEpisodes = page === "rollouts" && episodes(query);
+  const name = page === "sets" ? "task sets" : ofEpisodes ? "episodes" : page;
   document.title = `${id ?? name[0].toUpperCase() + name.slice(1)} – rolloutd`;
   for (const other of Object.keys(pages)) show(other, other === page);
   for (const link of document.querySelectorAll("nav a")) {
-    const here = link.getAttribute("href") === `#/${of[page] ?? page}`;
+    const here = link.getAttribute("href") === (ofEpisodes ? "#/rollouts?agent=interactive" : `#/${of[page] ?? page}`);
     if (here) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }

@@ -5,6 +5,11 @@ import { visible } from "./text.js";
 
 const kept = "columns"; // in the browser, and in the page's address
 
+/** episodes reports whether a list is that of interactive episodes. */
+export const episodes = (address) => address.get("agent") === "interactive";
+
+const ofEpisodes = ["task_id", "outcome", "owner", "started_at", "duration_s", "tool_calls", "last_call_at", "reward"];
+
 /** rolloutLink returns a link to a rollout's page. */
 export const rolloutLink = (id) => link("rollouts", id);
 
@@ -32,6 +37,8 @@ const columns = [
   { name: "Outcome", key: "outcome", usual: true, cell: (r) => (r.outcome ? outcome(r) : phase(r)) },
   { name: "Reward", key: "reward", usual: true, number: true, cell: (r) => (typeof r.reward === "number" ? Number(r.reward.toPrecision(4)) : "") },
   { name: "Turns", key: "turns", usual: true, number: true, cell: (r) => count(r.turns) },
+  { name: "Calls", id: "tool_calls", number: true, cell: (r) => count(r.tool_calls) },
+  { name: "Last call", id: "last_call_at", cell: (r) => (r.last_call_at ? new Date(r.last_call_at).toLocaleString() : "") },
   { name: "Tokens", key: "completion_tokens", usual: true, number: true, cell: (r) => count(r.usage?.completion_tokens) },
   { name: "Prompt tokens", id: "prompt_tokens", number: true, cell: (r) => count(r.usage?.prompt_tokens) },
   { name: "Cost", id: "cost", number: true, cell: (r) => (r.usage?.cost_usd ? "$" + r.usage.cost_usd.toPrecision(2) : "") },
@@ -44,10 +51,15 @@ const columns = [
 const named = (text) => visible(text ?? "");
 const id = (column) => column.id ?? column.key;
 
+// store is where the browser keeps the choice; usual are the columns without one.
+const store = (address) => (episodes(address) ? kept + " of episodes" : kept);
+const usual = (address) => (episodes(address) ? ofEpisodes : columns.filter((c) => c.usual).map(id));
+
 /** shown returns the columns that the address, or else the browser, has chosen. */
 export function shown(address) {
-  const chosen = (address.get(kept) ?? localStorage.getItem(kept) ?? "").split(",").filter((name) => columns.some((c) => id(c) === name));
-  return columns.filter((c) => c.fixed || (chosen.length ? chosen.includes(id(c)) : c.usual));
+  const chosen = (address.get(kept) ?? localStorage.getItem(store(address)) ?? "").split(",").filter((name) => columns.some((c) => id(c) === name));
+  const wanted = chosen.length ? chosen : usual(address);
+  return columns.filter((c) => c.fixed || wanted.includes(id(c)));
 }
 
 /** chooser returns a menu of the columns. onChange gets what the address is to have; undefined: the usual ones. */
@@ -57,9 +69,9 @@ export function chooser(address, onChange) {
   const boxes = columns.filter((c) => !c.fixed).map(box);
   const change = () => {
     const chosen = [...menu.querySelectorAll(":checked")].map((b) => b.value);
-    const usual = columns.filter((c) => c.usual).map(id);
-    const text = chosen.join() === usual.join() || !chosen.length ? undefined : chosen.join();
-    text ? localStorage.setItem(kept, text) : localStorage.removeItem(kept);
+    const same = chosen.toSorted().join() === usual(address).toSorted().join();
+    const text = same || !chosen.length ? undefined : chosen.join();
+    text ? localStorage.setItem(store(address), text) : localStorage.removeItem(store(address));
     onChange(text);
   };
   const menu = el("details", { class: "menu" }, el("summary", {}, "Columns"), el("div", {}, boxes));

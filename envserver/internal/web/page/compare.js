@@ -29,7 +29,7 @@ export function compare(members) {
     try {
       const shown = [first.value, second.value].map((id) => transcript("rollouts/" + encodeURIComponent(id), { onTurns: () => {} }));
       sides.replaceChildren(...shown.map((t, i) => el("section", { "aria-label": [first, second][i].value, tabindex: "0" }, el("h3", {}, el("a", { href: "#/rollouts/" + encodeURIComponent([first, second][i].value) }, [first, second][i].value)), t.node)));
-      await Promise.all(shown.map((t) => t.load()));
+      await Promise.all(shown.map(async (t, i) => t.load([], [], await isEpisode([first, second][i].value))));
       where.textContent = mark(shown);
     } catch (error) {
       where.textContent = "";
@@ -40,18 +40,24 @@ export function compare(members) {
   return el("div", {}, el("h2", {}, "Compare"), el("div", { class: "row" }, first, second, el("button", { type: "button", click: show }, "Show side by side")), where, sides);
 }
 
+const isEpisode = async (id) => (await get(`rollouts/${encodeURIComponent(id)}/result?part=head`)).agent === "interactive";
+
 // What the model wrote in a turn.
 const written = (turn) => JSON.stringify(turn.parts.filter((p) => ["text", "thinking", "tool_call"].includes(p.kind)).map((p) => [p.kind, p.name, p.text, p.bytes]));
 
+// stepsOf are the turns of a transcript, or the calls of an episode, as [number, what was done].
+const stepsOf = (t) => (t.turns.length ? t.turns.map((turn) => [turn.turn, written(turn)]) : t.called.map((call) => [call.turn, call.key]));
+
 // mark shows the first turn that differs, and describes it.
 function mark(pair) {
-  const [a, b] = pair.map((t) => t.turns);
+  const [a, b] = pair.map(stepsOf);
   const most = Math.max(a.length, b.length);
   let at = 0;
-  while (at < Math.min(a.length, b.length) && written(a[at]) === written(b[at])) at++;
+  while (at < Math.min(a.length, b.length) && a[at][1] === b[at][1]) at++;
   if (at === most) return `All ${most} turns are the same.`;
-  pair.forEach((t) => {
-    const article = t.turns[at] && t.node.querySelector(`[data-turn="${t.turns[at].turn}"]`);
+  pair.forEach((t, i) => {
+    const steps = [a, b][i];
+    const article = steps[at] && t.node.querySelector(`[data-turn="${steps[at][0]}"]`);
     if (!article) return;
     article.classList.add("first-difference");
     const box = article.closest("section");

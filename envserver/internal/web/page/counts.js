@@ -16,7 +16,7 @@ export function histograms(counts, narrow) {
   const figures = [
     ["Outcome", Object.entries(counts.outcomes).sort(([, a], [, b]) => b - a).map(([name, n]) => ({ text: name.replaceAll("_", " "), n, filters: { outcome: name } }))],
     ["Reward", bars(counts.rewards, "reward", short)],
-    ["Turns", bars(counts.turns, "turns", String)],
+    ["Turns", counts.turns.some(({ max }) => max) ? bars(counts.turns, "turns", String) : []], // episodes have none
     ["Time", bars(counts.durations_s, "duration_s", clock)],
   ];
   return figures.filter(([, list]) => list.length).map(([title, list]) => figure(title, list, narrow));

@@ -23,7 +23,7 @@ async function given(path) {
 }
 
 // changesOf returns what calls changed, in order: {path, turn, edits or content}.
-const changesOf = (calls) => calls.filter((call) => call.change && call.failure() === null).map(({ change, turn }) => ({ ...change, turn }));
+const changesOf = (calls) => calls.filter((call) => call.change && call.failure() === null).map(({ change, turn, at }) => ({ ...change, turn, at }));
 
 // A tool's path may be relative to the workdir.
 const names = (name, { path }) => name === path || (!path.startsWith("/") && name.endsWith("/" + path.replace(/^(\.\/)+/, "")));
@@ -72,7 +72,7 @@ function folder(entries, one) {
   });
 }
 
-const links = (own, onTurn) => own.slice(0, 12).map(({ turn, edits }) => [" ", el("button", { type: "button", class: "quiet-button", click: () => onTurn(turn) }, `${edits ? "edited" : "written"} in turn ${turn}`)]);
+const links = (own, onTurn) => own.slice(0, 12).map(({ turn, at, edits }) => [" ", el("button", { type: "button", class: "quiet-button", click: () => onTurn(turn) }, `${edits ? "edited" : "written"} in ${at}`)]);
 
 function file({ name, label, text, before, own }, onTurn) {
   const cut = [...text].length >= kept;

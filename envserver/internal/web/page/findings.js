@@ -9,8 +9,8 @@ const same = 3; // calls in a row that are a loop
 export function findings(turns, remarks, calls, onTurn) {
   const found = [...remarked(turns, remarks), ...looped(calls), ...failed(calls), ...idle(turns, calls)];
   if (!found.length) return null;
-  const line = ({ tone, text, turn, more }) => el("li", {},
-    el("button", { type: "button", class: "quiet-button", click: () => onTurn(turn) }, `Turn ${turn}`), " ",
+  const line = ({ tone, text, turn, at = `turn ${turn}`, more }) => el("li", {},
+    el("button", { type: "button", class: "quiet-button", click: () => onTurn(turn) }, at[0].toUpperCase() + at.slice(1)), " ",
     el("span", { class: tone }, visible(text.slice(0, 300))), more ? el("span", { class: "quiet" }, ` ${more}`) : null);
   return el("ul", { class: "findings", "aria-label": "What is unusual" }, found.slice(0, most).map(line),
     found.length > most ? el("li", { class: "quiet" }, `and ${found.length - most} more kinds, which the turns show`) : null);
@@ -40,14 +40,14 @@ function looped(calls) {
     if (row.length > longest.length) longest = row;
   }
   if (longest.length < same) return [];
-  return [{ tone: "warn", turn: longest[0].turn, text: `the same call ${longest.length} times in a row: ${longest[0].about}` }];
+  return [{ tone: "warn", turn: longest[0].turn, at: longest[0].at, text: `the same call ${longest.length} times in a row: ${longest[0].about}` }];
 }
 
 // failed is the last call that failed or has no result.
 function failed(calls) {
   const bad = calls.filter((call) => call.failure() !== null);
   const last = bad.at(-1);
-  return last ? [{ tone: "bad", turn: last.turn, text: `${last.about}: ${last.failure()}`, more: bad.length > 1 ? `the last of ${bad.length} calls that failed, of ${calls.length}` : "" }] : [];
+  return last ? [{ tone: "bad", turn: last.turn, at: last.at, text: `${last.about}: ${last.failure()}`, more: bad.length > 1 ? `the last of ${bad.length} calls that failed, of ${calls.length}` : "" }] : [];
 }
 
 // idle is an agent that called no tool.

@@ -80,23 +80,25 @@ export async function rollout(id, query) {
   };
   const openTokens = (what) => {
     turnTo(true);
-    if (head) truth.show(what);
+    if (head && !episode()) truth.show(what);
     right.open("tokens");
   };
   // the sequence and the token of the address
   const token = () => ({ sequence: Number(place.get("sequence") ?? 0), at: place.has("token") ? Number(place.get("token")) : undefined });
+  const episode = () => head?.agent === "interactive";
+  const ofClient = () => el("p", {}, "The model of an episode is its client's. Its calls do not pass the gateway, so that this server has neither them nor their tokens.");
   const later = (make) => () => (head ? make() : el("p", { class: "quiet" }, "Known when the rollout has ended."));
   const right = tabs([
-    ["timeline", "Timeline", () => timeline(state, left.turns, left.times, openTurn)],
-    ["calls", "Model calls", later(() => calls(left.turns, openTurn))],
+    ["timeline", "Timeline", () => timeline(state, left.turns, left.times, openTurn, episode())],
+    ["calls", "Model calls", later(() => (episode() ? ofClient() : calls(left.turns, openTurn)))],
     ["verifier", "Verifier", later(() => verifier(head))],
-    ["tokens", "Tokens", later(() => truth.node)],
+    ["tokens", "Tokens", later(() => (episode() ? ofClient() : truth.node))],
     ["files", "Files", later(() => files(path, left.called, openTurn))],
     ["logs", "Logs", () => el("div", {}, head ? logs(path) : null, el("h3", {}, "Events"), log)],
     ["data", "Data", later(() => data(path, head))],
   ], (tab) => {
     remember({ tab: tab === usual ? undefined : tab });
-    if (tab === "tokens" && head && !truth.asked()) truth.show(token());
+    if (tab === "tokens" && head && !episode() && !truth.asked()) truth.show(token());
   });
   const redraw = (...names) => names.forEach((name) => right.redraw(name));
 
@@ -107,9 +109,10 @@ export async function rollout(id, query) {
 
   const draw = () => {
     acts.abort.hidden = state.phase === "done";
-    acts.again.hidden = state.phase !== "done" || Boolean(savedPlace);
+    acts.again.hidden = state.phase !== "done" || episode() || Boolean(savedPlace);
+    acts.command.hidden = acts.like.hidden = episode() || Boolean(savedPlace);
     acts.regrade.hidden = !gradable(state) || Boolean(savedPlace);
-    summary.replaceChildren(...standing(state, head, left.turns), stepList(head?.steps ?? [], openStep) ?? "");
+    summary.replaceChildren(...standing(state, head, left), stepList(head?.steps ?? [], openStep) ?? "");
   };
   const refresh = async () => {
     state = await get(path);
@@ -120,7 +123,7 @@ export async function rollout(id, query) {
     head = await get(path + "/result?part=head");
     draw();
     redraw("verifier", "calls", "tokens", "logs", "data");
-    await left.load(head.steps, head.turn_rewards).catch((error) => left.fail(error.status === 404 ? "No model call was recorded." : error.message));
+    await left.load(head.steps, head.turn_rewards, episode()).catch((error) => left.fail(error.status === 404 ? "No model call was recorded." : error.message));
     draw();
     redraw("files");
     if (right.current() === "tokens") openTokens(token());
@@ -199,7 +202,7 @@ async function gradeAgain(state, said, fail) {
 }
 
 // standing is the header: outcome and why, and the facts.
-function standing(state, head, turns) {
+function standing(state, head, { turns, called }) {
   const versions = [...new Set(turns.map((t) => t.model_version).filter(Boolean))];
   const models = [...new Set(turns.map((t) => t.model).filter(Boolean))];
   const usage = head?.usage;
@@ -212,7 +215,7 @@ function standing(state, head, turns) {
   ].filter(([, text]) => text);
   const known = [
     ["Task", state.task_id && taskLink(state.task_id)], ["Step", visible(state.step ?? "")], ["Group", state.group_id && groupLink(state.group_id)], ["Agent", visible(head?.agent ?? "")], ["Endpoint", visible(head?.endpoint ?? "")], ["Model", models.map(visible).join(", ")], ["Weights", range(versions.map(visible))],
-    ["Turns", head ? usage.turns || turns.length : state.turns], ["Tokens", usage?.prompt_tokens ? `${usage.prompt_tokens.toLocaleString("en")} in, ${usage.completion_tokens.toLocaleString("en")} out` : ""],
+    ["Turns", !head ? state.turns || (called.length ? "" : 0) : head.agent === "interactive" ? "" : usage.turns || turns.length], ["Tool calls", called.length || ""], ["Tokens", usage?.prompt_tokens ? `${usage.prompt_tokens.toLocaleString("en")} in, ${usage.completion_tokens.toLocaleString("en")} out` : ""],
     ["Cost", usage?.cost_usd ? `$${usage.cost_usd.toPrecision(2)}` : ""], ["Time", seconds((end - Date.parse(state.started_at)) / 1000)], ["Attempt", state.attempt > 1 ? state.attempt : ""], ["Host", visible(state.host ?? "")], ["Sandbox", visible(state.sandbox_id ?? head?.sandbox_id ?? "")],
   ];
   return [

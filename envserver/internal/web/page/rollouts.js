@@ -1,6 +1,6 @@
 // The list of rollouts.
 import { get } from "./api.js";
-import { chooser, shown } from "./columns.js";
+import { chooser, episodes, shown } from "./columns.js";
 import { histograms } from "./counts.js";
 import { $, complain, el, show, table } from "./dom.js";
 import { chips, fill, read } from "./filters.js";
@@ -21,6 +21,7 @@ export async function list(query) {
   address = query;
   [pages, drawn, counted] = [1, "", ""];
   fill(address);
+  head();
   selection.follow(() => {
     drawn = "";
     again();
@@ -41,6 +42,17 @@ export async function list(query) {
     again();
   };
   await keep(draw);
+}
+
+// head says whether the list is that of episodes, which have views of their own.
+function head() {
+  const ofEpisodes = episodes(address);
+  $("rollouts-title").textContent = ofEpisodes ? "Episodes" : "Rollouts";
+  $("none").textContent = ofEpisodes ? "No episodes. A client of OpenEnv or MCP opens one at /env/tools." : "No rollouts.";
+  const base = ofEpisodes ? { agent: "interactive" } : {};
+  const [all, running] = $("views").children;
+  all.href = placeOf(new URLSearchParams(base));
+  running.href = placeOf(new URLSearchParams({ ...base, status: "running" }));
 }
 
 const placeOf = (query) => "#/rollouts" + (query.size ? "?" + query : "");

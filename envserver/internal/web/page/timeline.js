@@ -1,8 +1,8 @@
 // Where the time of a rollout went: its phases, and within them model calls and tools.
 import { el, seconds, table } from "./dom.js";
 
-/** timeline returns the node of a rollout's time. turns are those of the trace, times those of tool calls, onTurn opens a turn. */
-export function timeline(state, turns, times, onTurn) {
+/** timeline returns the node of a rollout's time. turns are those of the trace, times those of tool calls, onTurn opens a turn; of an episode the model is its client's. */
+export function timeline(state, turns, times, onTurn, episode) {
   const phases = state.phases ?? [];
   if (!phases.length) return el("p", { class: "quiet" }, "The phases are not known.");
   const stop = (p) => (p.end ? Date.parse(p.end) : state.finished_at ? Date.parse(state.finished_at) : Date.now());
@@ -29,8 +29,8 @@ export function timeline(state, turns, times, onTurn) {
       model.length ? lane("Model", model) : null,
       tools.length ? lane("Tools", tools.map((t) => bar(t.from, t.to, t.failed ? "failed" : "tool", seconds((t.to - t.from) / 1000)))) : null),
     el("div", { class: "axis", "aria-hidden": "true" }, el("span", {}, "0"), el("span", {}, seconds((end - begin) / 2000)), el("span", {}, seconds((end - begin) / 1000))),
-    el("p", { class: "legend" }, [["wait", "waiting"], ["phase-ours", "rolloutd"], ["phase-task", "setup and verifier"], ["phase-agent", "agent"], ...(model.length ? [["prefill", "to the first byte"], ["decode", "decoding"], ["tool", "tool"]] : [])].map(([tone, name]) => el("span", {}, el("i", { class: tone }), name))),
-    spent(phases, turns, tools, stop), el("h3", {}, "Phases"), el("div", { class: "wide" }, el("table", {}, table(["Phase", { number: "Attempt" }, { number: "Begins" }, { number: "Time" }],
+    el("p", { class: "legend" }, [["wait", "waiting"], ["phase-ours", "rolloutd"], ["phase-task", "setup and verifier"], ["phase-agent", "agent"], ...(model.length ? [["prefill", "to the first byte"], ["decode", "decoding"]] : []), ...(tools.length ? [["tool", "tool"]] : [])].map(([tone, name]) => el("span", {}, el("i", { class: tone }), name))),
+    spent(phases, turns, tools, stop, episode), el("h3", {}, "Phases"), el("div", { class: "wide" }, el("table", {}, table(["Phase", { number: "Attempt" }, { number: "Begins" }, { number: "Time" }],
       phases.map((p) => [words(p.phase), { number: p.attempt }, { number: seconds((Date.parse(p.start) - begin) / 1000) }, { number: seconds((stop(p) - Date.parse(p.start)) / 1000) }])))));
 }
 
@@ -42,14 +42,14 @@ const words = (phase) => phase.replaceAll("_", " ");
 const sum = (list) => list.reduce((all, n) => all + n, 0);
 
 // spent says how the time divides.
-function spent(phases, turns, tools, stop) {
+function spent(phases, turns, tools, stop, episode) {
   const lasted = (part) => sum(phases.filter((p) => partOf(p) === part).map((p) => (stop(p) - Date.parse(p.start)) / 1000));
   const agent = lasted("phase-agent");
   const queued = sum(turns.map((t) => t.queued_s));
   const first = sum(turns.map((t) => Math.max(t.first_byte_s - t.queued_s, 0)));
   const decoded = sum(turns.map((t) => t.latency_s)) - queued - first;
   const tool = sum(tools.map((t) => (t.to - t.from) / 1000));
-  const of = turns.length ? [["Agent: waiting for the endpoint", queued], ["Agent: model, to the first byte", first], ["Agent: model, decoding", decoded], ["Agent: tools", tool], ["Agent: all else", Math.max(agent - queued - first - decoded - tool, 0)]] : [["Agent", agent]];
+  const of = turns.length ? [["Agent: waiting for the endpoint", queued], ["Agent: model, to the first byte", first], ["Agent: model, decoding", decoded], ["Agent: tools", tool], ["Agent: all else", Math.max(agent - queued - first - decoded - tool, 0)]] : episode ? [["Episode: tools", tool], ["Episode: between the client's calls", Math.max(agent - tool, 0)]] : [["Agent", agent]];
   const rows = [["Waiting for a slot or a score", lasted("wait")], ["rolloutd: sandbox, installing, collecting", lasted("phase-ours")], ["Setup and verifier", lasted("phase-task")], ...of].filter(([, s]) => s > 0);
   const all = sum(phases.map((p) => (stop(p) - Date.parse(p.start)) / 1000));
   if (!all) return null;

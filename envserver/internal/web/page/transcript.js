@@ -26,8 +26,8 @@ export function transcript(path, { onTurns, onShow, onTurn }) {
     if (t) calls.get(id)?.timing({ seconds: t.to && t.from ? (t.to - t.from) / 1000 : undefined, failed: t.failed, running: !t.to });
   };
   const current = () => live ?? (live = list.appendChild(el("article", { class: "turn", tabindex: "-1" })));
-  const call = (into, id, made, turn) => {
-    called.push({ ...made, turn });
+  const call = (into, id, made, turn, at = `turn ${turn}`) => {
+    called.push({ ...made, turn, at });
     for (const written of into.querySelectorAll(".as-written")) written.open = false;
     into.append(made.node);
     calls.set(id, made);
@@ -60,8 +60,9 @@ export function transcript(path, { onTurns, onShow, onTurn }) {
     if (kind === "tool_start" || kind === "tool_end") timing(e.call_id);
   };
 
-  /** load shows the turns of the trace in place of the events, where each step of the task begins, and the rewards of turns. */
-  const load = async (steps = [], rewards = []) => {
+  /** load shows the turns of the trace in place of the events, where each step of the task begins, and the rewards of turns; of an episode its calls. */
+  const load = async (steps = [], rewards = [], episode = false) => {
+    if (episode) return tell();
     earned = Map.groupBy(rewards, (r) => r.turn);
     let after = 0;
     let step = -1;
@@ -94,6 +95,39 @@ export function transcript(path, { onTurns, onShow, onTurn }) {
     if (turns.length) unusual.replaceChildren(findings(turns, why, called, onTurn) ?? "");
   };
 
+  // tell shows the calls of an episode, which has no trace: the model is its client's.
+  const tell = async () => {
+    note.textContent = "Loading …";
+    const { messages } = await get(`${path}/messages`);
+    list.replaceChildren();
+    calls.clear();
+    called.length = 0;
+    for (const { info, parts = [] } of messages) {
+      const texts = parts.filter((p) => p.type === "text").map((p) => said(info?.role === "user" ? "user" : "text", p.text));
+      if (texts.length) list.append(el("article", { class: "turn", tabindex: "-1" }, texts));
+      for (const part of parts.filter((p) => p.type === "tool")) {
+        const n = called.length + 1;
+        const article = list.appendChild(el("article", { class: "turn", tabindex: "-1", "data-turn": n }, el("header", {}, el("b", {}, `Call ${n}`))));
+        const { start, end } = part.state?.time ?? {};
+        if (start && end) times.set(part.callID, { from: start, to: end, failed: part.state.status === "error" });
+        told(article, part, n, `call ${n}`);
+      }
+    }
+    note.textContent = called.length ? "" : "The client called no tool.";
+    onTurns(turns);
+    unusual.replaceChildren(findings(turns, why, called, onTurn) ?? "");
+  };
+
+  // told adds a call as the agent's own record has it.
+  const told = (article, part, turn, at) => {
+    const made = toolCall(part.tool, JSON.stringify(part.state?.input ?? {}));
+    call(article, part.callID, made, turn, at);
+    const { output, error, metadata, status } = part.state ?? {};
+    if (status === "running") return;
+    made.result([output, error].filter(Boolean).join("\n"));
+    made.status({ exit: metadata?.exit_code, failed: status === "error" });
+  };
+
   // weave adds the agent's own record: an agent that continues by token ids sends no messages.
   const weave = async () => {
     const record = await get(`${path}/messages`).catch(() => null); // a command has none
@@ -111,14 +145,7 @@ export function transcript(path, { onTurns, onShow, onTurn }) {
       if (!article) break;
       article.querySelector("header").after(...before);
       before = [];
-      for (const part of parts.filter((p) => p.type === "tool")) {
-        const made = toolCall(part.tool, JSON.stringify(part.state?.input ?? {}));
-        call(article, part.callID, made, turn);
-        const { output, error, metadata, status } = part.state ?? {};
-        if (status === "running") continue;
-        made.result([output, error].filter(Boolean).join("\n"));
-        made.status({ exit: metadata?.exit_code, failed: status === "error" });
-      }
+      for (const part of parts.filter((p) => p.type === "tool")) told(article, part, turn);
     }
   };
 
