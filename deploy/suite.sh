@@ -16,7 +16,7 @@ suite() { # NAME
 		make test-deps
 		cd $dev && ROLLOUTD_TEST_LEARN=1 go test -count=1 -timeout 60m ./e2e -run TestPolicyLearns -v
 		;;
-	trainers) # The data for trainers in the classes of their published packages, on the CPU. Fetches 6 GB once.
+	trainers) # The data for trainers in the classes of their published packages, on the CPU. Fetches 10 GB once.
 		deploy/trainers.sh
 		;;
 	engines) # Rollouts on a real vLLM on the CPU, with a small model that the test makes. Fetches 6 GB once.

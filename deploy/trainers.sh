@@ -66,7 +66,8 @@ check() {
 
 	echo "trainers: $name"
 	# without harbor its file counts as a skipped test
-	local out tests=(tests/test_trainers_packages.py tests/test_trainers_adapters.py tests/test_slime.py tests/test_engine.py)
+	local out tests=(tests/test_trainers_packages.py tests/test_trainers_adapters.py tests/test_trainers_page.py tests/test_slime.py
+		tests/test_engine.py)
 	[ "$name" != harbor ] || tests=(tests/test_harbor.py)
 	out=$("$venv/bin/python" -m pytest -p no:cacheprovider -rs "${tests[@]}" -k "$pattern" 2>&1) || { echo "$out"; return 1; }
 	echo "$out" | tail -n 1

@@ -17,7 +17,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from omegaconf import OmegaConf
-from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopOutput, register
+from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopOutput, _agent_loop_registry
 
 from .aio import AsyncClient
 from .engine import Call, Engine, Reply
@@ -43,7 +43,6 @@ class GroupOutputs:
     health: Health
 
 
-@register("rolloutd")
 class RolloutdAgentLoop(AgentLoopBase):
     """Runs each sample as a rollout.
 
@@ -144,6 +143,10 @@ class RolloutdAgentLoop(AgentLoopBase):
             length = config.get("max_model_len") or config.prompt_length + config.response_length
             engine = _engines[self.server_manager] = Engine(_generate(self.server_manager), self.tokenizer, max_length=length, host=self._engine_host)
         return engine
+
+
+# verl imports this module when it makes the first agent loop, and has read the file with the arguments of all before: that entry stays.
+_agent_loop_registry.setdefault("rolloutd", {"_target_": "rolloutd.verl.RolloutdAgentLoop"})
 
 
 def _generate(server_manager: Any) -> Callable[[Call], Awaitable[Reply]]:
