@@ -166,26 +166,47 @@ def test_verl_leaves_groups_to_rolloutd(tmp_path: Any) -> None:
 
 @pytest.mark.parametrize("step_wise", [False, True])
 def test_skyrl_generates_a_batch(step_wise: bool) -> None:
-    base = pytest.importorskip("skyrl.train.generators.base", reason="skyrl is not installed")
+    pytest.importorskip("skyrl.train.generators.base", reason="skyrl is not installed")
     from skyrl.train.utils.trainer_utils import validate_generator_output
 
     from rolloutd.skyrl import RolloutdGenerator
 
-    batch = base.GeneratorInput(
-        prompts=[PROMPT] * 4,
-        env_classes=["rolloutd"] * 4,
-        env_extras=[{}, {}, {"rolloutd": {"setup": ["false"]}}, {"rolloutd": {"setup": ["false"]}}],
+    ungraded, refused = {"rolloutd": {"setup": ["false"]}}, {"rolloutd": {"agent": "none such"}}
+    batch = skyrl_batch([PROMPT] * 6, [{}, {}, ungraded, ungraded, refused, refused])
+    output = asyncio.run(RolloutdGenerator(SERVER, TASK, step_wise=step_wise).generate(batch))
+    validate_generator_output(6, output, step_wise=step_wise)
+    last = [i for i, id in enumerate(output["trajectory_ids"]) if output["trajectory_ids"][i + 1 : i + 2] != [id]]
+    assert [output["rewards"][i] for i in last] == [1.0, 1.0, 0.0, 0.0, 0.0, 0.0]
+    assert [any(output["loss_masks"][i]) for i in last] == [True] * 2 + [False] * 4, "groups without rewards are masked"
+    assert output["rollout_metrics"]["rolloutd/trained"] == 2
+    assert output["rollout_metrics"]["rolloutd/lost/setup_failed"] == output["rollout_metrics"]["rolloutd/lost/InvalidError"] == 2 / 6
+
+
+def skyrl_batch(prompts: list[Any], extras: list[dict[str, Any]]) -> Any:
+    """A batch with groups of two."""
+    base = pytest.importorskip("skyrl.train.generators.base", reason="skyrl is not installed")
+    return base.GeneratorInput(
+        prompts=prompts,
+        env_classes=["rolloutd"] * len(prompts),
+        env_extras=extras,
         sampling_params={"temperature": 1.0, "top_k": -1},
-        trajectory_ids=[base.TrajectoryID(name, i) for name in ("a", "b") for i in range(2)],
+        trajectory_ids=[base.TrajectoryID(f"instance {i // 2}", i % 2) for i in range(len(prompts))],
         batch_metadata=base.BatchMetadata(global_step=1, training_phase="train"),
     )
-    output = asyncio.run(RolloutdGenerator(SERVER, TASK, step_wise=step_wise).generate(batch))
-    validate_generator_output(4, output, step_wise=step_wise)
-    last = [i for i, id in enumerate(output["trajectory_ids"]) if output["trajectory_ids"][i + 1 : i + 2] != [id]]
-    assert [output["rewards"][i] for i in last] == [1.0, 1.0, 0.0, 0.0]
-    assert [any(output["loss_masks"][i]) for i in last] == [True, True, False, False], "the group without rewards is masked"
-    assert output["rollout_metrics"]["rolloutd/trained"] == 2
-    assert output["rollout_metrics"]["rolloutd/lost/setup_failed"] == 0.5
+
+
+def test_skyrl_masks_a_row_without_a_prompt_and_raises_where_no_group_runs() -> None:
+    pytest.importorskip("skyrl.train.generators.base", reason="skyrl is not installed")
+
+    from rolloutd import InvalidError
+    from rolloutd.skyrl import RolloutdGenerator
+
+    nothing = [{"role": "system", "content": "Be brief."}]
+    output = asyncio.run(RolloutdGenerator(SERVER, TASK).generate(skyrl_batch([PROMPT] * 2 + [nothing] * 2, [{}] * 4)))
+    assert [any(mask) for mask in output["loss_masks"]] == [True, True, False, False]
+    assert output["rewards"] == [1.0, 1.0, 0.0, 0.0]
+    with pytest.raises(InvalidError, match="one of the user"):
+        asyncio.run(RolloutdGenerator(SERVER, TASK).generate(skyrl_batch([nothing] * 2, [{}] * 2)))
 
 
 def test_skyrl_evaluates() -> None:

@@ -10,9 +10,10 @@ from typing import Any
 from skyrl.train.generators.base import GeneratorInput, GeneratorInterface, GeneratorOutput
 
 from .aio import AsyncClient
+from .errors import RolloutdError
 from .trainers import Limits, Losses, Record, batch_health, fit
 from .trainers.experts import Shape, routed
-from .trainers.running import pinned, run_group
+from .trainers.running import GroupRun, pinned, run_group
 from .trainers.skyrl import linear, stepwise
 from .trl.rollouts import instruction_of
 
@@ -25,7 +26,8 @@ class RolloutdGenerator(GeneratorInterface):
     The arguments of a rollout are `task`, then those in the prompt's `env_extras["rolloutd"]`; the instruction is the last user message.
     Without `endpoint`, `base_url` or `model_key` the rollout calls the inference servers of `engine`, which is the trainer's client. With
     `step_wise` (`generator.step_wise_trajectories`) each reply is a row, which loses nothing; otherwise a rollout is one row, its longest sequence.
-    A rollout without a reward is masked, and has the mean reward of its group. With `replay` (`generator.inference_engine.enable_return_routed_experts`)
+    A rollout without a reward is masked, and has the mean reward of its group. A group that rolloutd refuses, or whose server is away, is masked as a
+    whole; where this is all of a batch, the error is raised. With `replay` (`generator.inference_engine.enable_return_routed_experts`)
     the rows have routed experts, and a sequence without all of them is left out.
     """
 
@@ -47,13 +49,13 @@ class RolloutdGenerator(GeneratorInterface):
         groups = _groups(input_batch)
         replay = self._replay if _purpose(input_batch) == "train" else None
         async with AsyncClient(self._server, token=self._token) as client:
-            runs = [run_group(client, self._arguments(input_batch, members[0]), len(members)) for members in groups]
-            ended = await asyncio.gather(*runs)
+            ended = await asyncio.gather(*(self._run(client, input_batch, members) for members in groups))
+        runs = _with_refused(groups, ended)
 
         # Back in the order of the input.
         records: dict[int, Record] = {}
         losses = Losses()
-        for members, group in zip(groups, ended, strict=True):
+        for members, group in zip(groups, runs, strict=True):
             for i, record in zip(members, group.records, strict=True):
                 records[i], lost = fit(record, self._limits)
                 losses += lost
@@ -64,8 +66,16 @@ class RolloutdGenerator(GeneratorInterface):
 
         rows = (stepwise if self._step_wise else linear)((records[i] for i in range(len(records))), replay=replay)
         output = rows.output(input_batch.get("trajectory_ids"), stepwise=self._step_wise)
-        output["rollout_metrics"] = batch_health(records.values(), replaced=sum(group.replaced for group in ended), losses=losses).line()
+        output["rollout_metrics"] = batch_health(records.values(), replaced=sum(group.replaced for group in runs), losses=losses).line()
         return GeneratorOutput(**output)
+
+    async def _run(self, client: AsyncClient, batch: GeneratorInput, members: list[int]) -> GroupRun | RolloutdError:
+        """The group of an instance, or why it did not run: an exception here would end the trainer's run."""
+        try:
+            return await run_group(client, self._arguments(batch, members[0]), len(members))
+        except RolloutdError as err:
+            log.warning("a group is masked: %s", err)
+            return err
 
     def _arguments(self, batch: GeneratorInput, index: int) -> dict[str, Any]:
         extras = (batch.get("env_extras") or [])[index : index + 1]
@@ -82,6 +92,20 @@ class RolloutdGenerator(GeneratorInterface):
 def _purpose(batch: GeneratorInput) -> str:
     metadata = batch.get("batch_metadata")
     return "eval" if metadata is not None and metadata.training_phase == "eval" else "train"
+
+
+def _with_refused(groups: list[list[int]], ended: list[GroupRun | RolloutdError]) -> list[GroupRun]:
+    """The groups, where one that did not run has records without a reward. Raises the first error if none has run."""
+    errors = [end for end in ended if isinstance(end, RolloutdError)]
+    if errors and len(errors) == len(ended):
+        raise errors[0]
+
+    runs = []
+    for members, end in zip(groups, ended, strict=True):
+        if isinstance(end, RolloutdError):
+            end = GroupRun([Record(f"of prompt {i}", f"of prompt {members[0]}", "", type(end).__name__, None, ()) for i in members], 0)
+        runs.append(end)
+    return runs
 
 
 def _groups(batch: GeneratorInput) -> list[list[int]]:
