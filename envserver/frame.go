@@ -5,7 +5,7 @@ import (
 	"errors"
 
 	"github.com/rolloutd/rolloutd/envserver/internal/issue"
-	"github.com/rolloutd/rolloutd/envserver/internal/pyjson"
+	"github.com/rolloutd/rolloutd/envserver/internal/jsonvalue"
 	"github.com/rolloutd/rolloutd/envserver/internal/reply"
 	"github.com/rolloutd/rolloutd/envserver/internal/session"
 	"github.com/rolloutd/rolloutd/internal/text"
@@ -33,7 +33,7 @@ func (s *Server) listFrame() (reply.Encoded, error) {
 		return nil, err
 	}
 
-	return pyjson.Encode(reply.Frame{Type: "observation", Data: reply.StepResponse{Observation: list}})
+	return jsonvalue.Encode(reply.Frame{Type: "observation", Data: reply.StepResponse{Observation: list}})
 }
 
 func errorFrame(code, message string, extra map[string]any) reply.Frame {

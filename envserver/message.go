@@ -9,7 +9,7 @@ import (
 	"github.com/rolloutd/rolloutd/envserver/internal/env"
 	"github.com/rolloutd/rolloutd/envserver/internal/issue"
 	"github.com/rolloutd/rolloutd/envserver/internal/jsonrpc"
-	"github.com/rolloutd/rolloutd/envserver/internal/pyjson"
+	"github.com/rolloutd/rolloutd/envserver/internal/jsonvalue"
 	"github.com/rolloutd/rolloutd/envserver/internal/reply"
 	"github.com/rolloutd/rolloutd/envserver/internal/session"
 )
@@ -42,7 +42,7 @@ func (s *Server) messages() func(context.Context, *session.Session, []byte) any 
 			return out
 		}
 
-		answer, err := pyjson.Encode(frame)
+		answer, err := jsonvalue.Encode(frame)
 		if err != nil {
 			return out
 		}
@@ -58,7 +58,7 @@ const maxStateFrame = 256
 
 // message answers one frame of /ws. An invalid frame does not end the session.
 func (s *Server) message(ctx context.Context, sess *session.Session, raw []byte) any {
-	v, err := pyjson.Decode(raw)
+	v, err := jsonvalue.Decode(raw)
 	if err != nil {
 		return errorFrame(codeInvalidJSON, "Invalid JSON: "+err.Error(), nil)
 	}
@@ -147,7 +147,7 @@ func kindName(obj map[string]any) string {
 		return text
 	}
 	// it was decoded from JSON
-	text, _ := pyjson.Encode(pyjson.Plain(kind))
+	text, _ := jsonvalue.Encode(kind)
 
 	return string(text)
 }
@@ -215,7 +215,7 @@ func (s *Server) wsMCP(sess *session.Session, data map[string]any, found issue.L
 
 // isClose reports whether a frame asks to close the connection.
 func isClose(raw []byte) bool {
-	v, err := pyjson.Decode(raw)
+	v, err := jsonvalue.Decode(raw)
 	obj, ok := v.(map[string]any)
 
 	return err == nil && ok && obj["type"] == "close"

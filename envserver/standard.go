@@ -17,10 +17,9 @@ import (
 	"github.com/rolloutd/rolloutd/envserver/internal/env"
 	"github.com/rolloutd/rolloutd/envserver/internal/episodes"
 	"github.com/rolloutd/rolloutd/envserver/internal/httpio"
-	"github.com/rolloutd/rolloutd/envserver/internal/pyjson"
+	"github.com/rolloutd/rolloutd/envserver/internal/jsonvalue"
 	"github.com/rolloutd/rolloutd/envserver/internal/reply"
 	"github.com/rolloutd/rolloutd/envserver/internal/session"
-	"github.com/rolloutd/rolloutd/envserver/internal/splice"
 )
 
 // isStandardMCP distinguishes a client of the Model Context Protocol from an OpenEnv client on the same
@@ -179,7 +178,7 @@ func (s *Server) serveStandard(
 		return
 	}
 
-	if err := pyjson.Check(body); err != nil {
+	if err := jsonvalue.Check(body); err != nil {
 		httpio.WriteDetail(w, http.StatusBadRequest, "the body holds "+err.Error())
 		return
 	}
@@ -212,18 +211,16 @@ func (s *Server) serveStandard(
 		r.Header.Set("Content-Type", "application/json")
 	}
 
-	w, body = splice.KeepID(w, body, head.ID)
-
 	r.Body = io.NopCloser(io.MultiReader(bytes.NewReader(body), atEnd(release)))
 	if form.events {
-		handler.ServeHTTP(splice.With(w, r))
+		handler.ServeHTTP(withTexts(w, r))
 		return
 	}
 
 	w, stop := httpio.KeepAlive(w, s.o.PingInterval)
 	defer stop()
 
-	handler.ServeHTTP(splice.With(w, r))
+	handler.ServeHTTP(withTexts(w, r))
 }
 
 // standardSession returns the session of a request; nil: its client has none from initialize, or names

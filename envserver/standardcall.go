@@ -12,10 +12,9 @@ import (
 	"github.com/rolloutd/rolloutd/envserver/internal/access"
 	"github.com/rolloutd/rolloutd/envserver/internal/episodes"
 	"github.com/rolloutd/rolloutd/envserver/internal/jsonrpc"
-	"github.com/rolloutd/rolloutd/envserver/internal/pyjson"
+	"github.com/rolloutd/rolloutd/envserver/internal/jsonvalue"
 	"github.com/rolloutd/rolloutd/envserver/internal/reply"
 	"github.com/rolloutd/rolloutd/envserver/internal/session"
-	"github.com/rolloutd/rolloutd/envserver/internal/splice"
 	"github.com/rolloutd/rolloutd/envserver/internal/tools"
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
@@ -74,7 +73,7 @@ func (s *Server) standardCall(ctx context.Context, r *mcp.CallToolRequest) (*mcp
 		return &mcp.CallToolResult{IsError: true, Content: []mcp.Content{&mcp.TextContent{Text: err.Error()}}}, nil
 	}
 
-	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: splice.Mark(ctx, text)}}}, nil
+	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: markText(ctx, text)}}}, nil
 }
 
 // invalidParams is the protocol's error for wrong arguments.
@@ -87,7 +86,7 @@ func standardArgs(raw []byte) (map[string]any, error) {
 		return nil, nil
 	}
 
-	v, err := pyjson.Decode(raw)
+	v, err := jsonvalue.Decode(raw)
 	if err != nil {
 		return nil, err
 	}

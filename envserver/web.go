@@ -12,7 +12,7 @@ import (
 	"github.com/rolloutd/rolloutd/envserver/internal/env"
 	"github.com/rolloutd/rolloutd/envserver/internal/httpio"
 	"github.com/rolloutd/rolloutd/envserver/internal/issue"
-	"github.com/rolloutd/rolloutd/envserver/internal/pyjson"
+	"github.com/rolloutd/rolloutd/envserver/internal/jsonvalue"
 	"github.com/rolloutd/rolloutd/envserver/internal/reply"
 	"github.com/rolloutd/rolloutd/envserver/internal/session"
 	"github.com/rolloutd/rolloutd/envserver/internal/web"
@@ -230,7 +230,7 @@ func (s *Server) log(sess *session.Session, a env.Action, out reply.StepResponse
 		did = map[string]any{
 			"type":      "call_tool",
 			"tool_name": a.ToolName,
-			"arguments": pyjson.Plain(arguments.Public(a.Arguments)),
+			"arguments": arguments.Public(a.Arguments),
 		}
 	}
 
@@ -246,7 +246,7 @@ func (s *Server) log(sess *session.Session, a env.Action, out reply.StepResponse
 		}
 	}
 
-	seen, err := pyjson.Encode(out.Observation)
+	seen, err := jsonvalue.Encode(out.Observation)
 	if err == nil {
 		err = s.views.Of(sess).Add(web.Entry{
 			Timestamp: time.Now().UTC().Format("2006-01-02T15:04:05.000000"), Action: did,

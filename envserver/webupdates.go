@@ -8,7 +8,7 @@ import (
 	"github.com/gorilla/websocket"
 
 	"github.com/rolloutd/rolloutd/envserver/internal/httpio"
-	"github.com/rolloutd/rolloutd/envserver/internal/pyjson"
+	"github.com/rolloutd/rolloutd/envserver/internal/jsonvalue"
 	"github.com/rolloutd/rolloutd/envserver/internal/session"
 	"github.com/rolloutd/rolloutd/envserver/internal/tools"
 )
@@ -79,7 +79,7 @@ func (s *Server) show(ctx context.Context, ws *websocket.Conn, sess *session.Ses
 	for {
 		update, changed := view.Show(sess.State())
 
-		frame, err := pyjson.Encode(update)
+		frame, err := jsonvalue.Encode(update)
 		if err != nil || ws.SetWriteDeadline(time.Now().Add(s.o.BodyTimeout)) != nil ||
 			ws.WriteMessage(websocket.TextMessage, frame) != nil {
 			return

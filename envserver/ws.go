@@ -14,7 +14,7 @@ import (
 	"github.com/rolloutd/rolloutd/envserver/internal/access"
 	"github.com/rolloutd/rolloutd/envserver/internal/env"
 	"github.com/rolloutd/rolloutd/envserver/internal/httpio"
-	"github.com/rolloutd/rolloutd/envserver/internal/pyjson"
+	"github.com/rolloutd/rolloutd/envserver/internal/jsonvalue"
 	"github.com/rolloutd/rolloutd/envserver/internal/reply"
 	"github.com/rolloutd/rolloutd/envserver/internal/session"
 	"github.com/rolloutd/rolloutd/envserver/internal/tools"
@@ -202,7 +202,7 @@ func (p protocol) encode(v any) wsio.Answer {
 // Python client sends its first request before it reads, and would not see the reason on a closed
 // connection.
 func (s *Server) linger(ctx context.Context, ws *websocket.Conn, p protocol, why error) {
-	refuse, err := pyjson.Encode(p.refuse(why))
+	refuse, err := jsonvalue.Encode(p.refuse(why))
 	if err != nil || ws.WriteMessage(websocket.TextMessage, refuse) != nil {
 		_ = ws.Close()
 		return

@@ -13,7 +13,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/envserver/internal/issue"
 	"github.com/rolloutd/rolloutd/envserver/internal/jsonrpc"
-	"github.com/rolloutd/rolloutd/envserver/internal/pyjson"
+	"github.com/rolloutd/rolloutd/envserver/internal/jsonvalue"
 	"github.com/rolloutd/rolloutd/envserver/internal/reply"
 	"github.com/rolloutd/rolloutd/envserver/internal/session"
 	"github.com/rolloutd/rolloutd/envserver/internal/tools"
@@ -73,7 +73,7 @@ func (d Document) Encode() (reply.Encoded, error) {
 		}
 	}
 
-	return pyjson.Encode(r.Spec)
+	return jsonvalue.Encode(r.Spec)
 }
 
 func (d Document) add(r *openapi31.Reflector, rt Route) error {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
-	"github.com/rolloutd/rolloutd/envserver/internal/pyjson"
+	"github.com/rolloutd/rolloutd/envserver/internal/jsonvalue"
 )
 
 // typeOf returns the one type of a schema besides null.
@@ -73,12 +73,12 @@ func (c *coercer) fromText(s *jsonschema.Schema, v any) any {
 		return v
 	}
 
-	values, err := pyjson.Values([]byte(text))
+	values, err := jsonvalue.Values([]byte(text))
 	if c.fromTexts += values; err != nil || c.fromTexts > maxFromText {
 		return v
 	}
 
-	decoded, err := pyjson.Decode([]byte(text))
+	decoded, err := jsonvalue.Decode([]byte(text))
 	if err != nil {
 		return v
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
-	"github.com/rolloutd/rolloutd/envserver/internal/pyjson"
+	"github.com/rolloutd/rolloutd/envserver/internal/jsonvalue"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/text"
@@ -30,7 +30,7 @@ func Decode[T any](what string, args map[string]any, into *T) error {
 // Numbers and booleans may be strings, as in the original servers, lists and objects may be their JSON
 // texts, and null is the same as a missing argument.
 func DecodeBy(s *jsonschema.Schema, what string, args map[string]any, into any) error {
-	if !pyjson.Within(withoutFiles(args), 0, maxArguments) {
+	if !jsonvalue.Within(withoutFiles(args), 0, maxArguments) {
 		return fault.New(fault.Invalid, "arguments of %s: more than %d bytes of text", what, maxArguments)
 	}
 

@@ -74,9 +74,6 @@ func excerpt(path string, v any) string {
 	}
 
 	switch v := v.(type) {
-	case float64:
-		// NaN and the infinities
-		return fmt.Sprint(v)
 	case string:
 		return shorten(fmt.Sprintf("%q", text.Head(v, maxExcerpt+1)))
 	case []any:

@@ -3,7 +3,7 @@ package arguments
 import (
 	"maps"
 
-	"github.com/rolloutd/rolloutd/envserver/internal/pyjson"
+	"github.com/rolloutd/rolloutd/envserver/internal/jsonvalue"
 )
 
 // secrets are the arguments whose values no message may repeat, because messages are logged.
@@ -14,7 +14,7 @@ const maxPublic = 64 << 10
 
 // Public returns a call's arguments for display, without the secret ones. Arguments beyond maxPublic are left out.
 func Public(args map[string]any) map[string]any {
-	if !pyjson.Within(args, 0, maxPublic) {
+	if !jsonvalue.Within(args, 0, maxPublic) {
 		return map[string]any{"…": "arguments of more than 64 KiB"}
 	}
 

@@ -13,7 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/rolloutd/rolloutd/envserver/internal/access"
-	"github.com/rolloutd/rolloutd/envserver/internal/pyjson"
+	"github.com/rolloutd/rolloutd/envserver/internal/jsonvalue"
 	"github.com/rolloutd/rolloutd/envserver/internal/session"
 	"github.com/rolloutd/rolloutd/envserver/internal/tools"
 	"github.com/rolloutd/rolloutd/internal/episode"
@@ -174,7 +174,7 @@ func decodedArguments(args map[string]any) (map[string]any, error) {
 		return nil, fault.Wrap(fault.Invalid, err, "arguments of the environment")
 	}
 
-	v, err := pyjson.Decode(raw)
+	v, err := jsonvalue.Decode(raw)
 	if err != nil {
 		return nil, fault.Wrap(fault.Invalid, err, "arguments of the environment")
 	}

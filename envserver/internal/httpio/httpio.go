@@ -10,7 +10,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/envserver/internal/access"
 	"github.com/rolloutd/rolloutd/envserver/internal/issue"
-	"github.com/rolloutd/rolloutd/envserver/internal/pyjson"
+	"github.com/rolloutd/rolloutd/envserver/internal/jsonvalue"
 	"github.com/rolloutd/rolloutd/envserver/internal/reply"
 	"github.com/rolloutd/rolloutd/envserver/internal/session"
 	"github.com/rolloutd/rolloutd/internal/fault"
@@ -120,9 +120,9 @@ func Object(data []byte) (map[string]any, issue.List) {
 		return nil, nil
 	}
 
-	v, err := pyjson.Decode(data)
+	v, err := jsonvalue.Decode(data)
 
-	var syntax *pyjson.SyntaxError
+	var syntax *jsonvalue.SyntaxError
 	if errors.As(err, &syntax) {
 		return nil, issue.List{{Type: "json_invalid", Loc: []any{"body", syntax.Pos}, Msg: "JSON decode error",
 			Input: map[string]any{}, Ctx: map[string]any{"error": syntax.Msg}}}

@@ -1,7 +1,7 @@
 package issue
 
 import (
-	"github.com/rolloutd/rolloutd/envserver/internal/pyjson"
+	"github.com/rolloutd/rolloutd/envserver/internal/jsonvalue"
 	"github.com/rolloutd/rolloutd/internal/text"
 )
 
@@ -12,9 +12,9 @@ func Excerpt(v any) any {
 		return text.Head(s, maxText)
 	}
 
-	if !pyjson.Within(v, 8, maxInput) {
+	if !jsonvalue.Within(v, 8, maxInput) {
 		return nil
 	}
 
-	return pyjson.Plain(v)
+	return v
 }

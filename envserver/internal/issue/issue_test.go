@@ -2,7 +2,6 @@ package issue_test
 
 import (
 	"encoding/json"
-	"math"
 	"strconv"
 	"strings"
 	"testing"
@@ -56,7 +55,7 @@ func TestIssuesAreBounded(t *testing.T) {
 func TestText(t *testing.T) {
 	t.Parallel()
 
-	c := issue.Check(map[string]any{"s": math.NaN(), "n": nil, "l": []any{}})
+	c := issue.Check(map[string]any{"s": json.Number("1"), "n": nil, "l": []any{}})
 	c.String("s")
 	c.String("n")
 	c.Literal("l", "x", true)
@@ -71,10 +70,9 @@ func TestNumbers(t *testing.T) {
 	t.Parallel()
 
 	for want, values := range map[string][]any{
-		"":              {nil, json.Number("1"), json.Number("0.5"), "2.5", true},
-		"greater_than":  {json.Number("0"), json.Number("-1"), false, math.NaN(), math.Inf(-1)},
-		"float_parsing": {"x", ""},
-		"float_type":    {[]any{}, map[string]any{}},
+		"":             {nil, json.Number("1"), json.Number("0.5"), "2.5"},
+		"greater_than": {json.Number("0"), json.Number("-1"), "NaN"},
+		"float_type":   {[]any{}, map[string]any{}, "x", "", true},
 	} {
 		for _, v := range values {
 			c := issue.Check(map[string]any{"f": v})
@@ -84,12 +82,9 @@ func TestNumbers(t *testing.T) {
 	}
 
 	for want, values := range map[string][]any{
-		"":                   {nil, json.Number("1"), json.Number("2.0"), "7", true},
+		"":                   {nil, json.Number("1"), json.Number("2.0"), "7"},
 		"greater_than_equal": {json.Number("-1"), "-3"},
-		"int_from_float":     {json.Number("1.5")},
-		"int_parsing":        {"1.5", "x"},
-		"finite_number":      {math.Inf(1), math.NaN()},
-		"int_type":           {[]any{}},
+		"int_type":           {[]any{}, json.Number("1.5"), "1.5", "x", "Infinity", true},
 	} {
 		for _, v := range values {
 			c := issue.Check(map[string]any{"f": v})

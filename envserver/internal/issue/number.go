@@ -1,22 +1,22 @@
 package issue
 
 import (
+	"encoding/json"
 	"math"
 	"strconv"
 	"strings"
 )
 
-// Positive returns a number above zero; it may be null or absent. A string with a number is accepted, as pydantic does.
+// Positive returns a number above zero; it may be null or absent. A string with a number is accepted, as in the
+// reference.
 func (c *Checker) Positive(field string) (float64, bool) {
 	v, _ := c.get(field, false)
 	if v == nil {
 		return 0, false
 	}
 
-	f, ok := float(v)
-	switch _, isString := v.(string); {
-	case !ok && isString:
-		c.add(field, "float_parsing", "Input should be a valid number, unable to parse string as a number", nil)
+	f, ok := number(v)
+	switch {
 	case !ok:
 		c.add(field, "float_type", "Input should be a valid number", nil)
 	case math.IsNaN(f) || f <= 0:
@@ -35,20 +35,10 @@ func (c *Checker) NaturalInt(field string) {
 		return
 	}
 
-	f, ok := float(v)
-
-	text, isString := v.(string)
+	f, ok := number(v)
 	switch {
-	case isString && (!ok || !integral(f) || strings.ContainsAny(text, "eE")):
-		c.add(field, "int_parsing", "Input should be a valid integer, unable to parse string as an integer", nil)
-	case !ok:
-		c.add(field, "int_type", "Input should be a valid integer", nil)
-	case math.IsNaN(f) || math.IsInf(f, 0):
-		c.add(field, "finite_number", "Input should be a finite number", nil)
-	case !isInt(v) && math.Abs(f) >= 1<<63:
-		c.add(field, "int_parsing_size", "Unable to parse input string as an integer, exceeded maximum size", nil)
-	case !isInt(v) && !integral(f):
-		c.add(field, "int_from_float", "Input should be a valid integer, got a number with a fractional part", nil)
+	case !ok || !isWhole(f):
+		c.addNoInteger(field)
 	case f < 0:
 		c.add(field, "greater_than_equal", "Input should be greater than or equal to 0", map[string]any{"ge": 0})
 	}
@@ -61,23 +51,34 @@ func (c *Checker) Int(field string, required bool) *int {
 		return nil
 	}
 
-	f, ok := float(v)
-	switch _, isString := v.(string); {
-	case isString && (!ok || !integral(f)):
-		c.add(field, "int_parsing", "Input should be a valid integer, unable to parse string as an integer", nil)
-	case !ok:
-		c.add(field, "int_type", "Input should be a valid integer", nil)
-	case !integral(f):
-		c.add(field, "int_from_float", "Input should be a valid integer, got a number with a fractional part", nil)
-	case math.Abs(f) > math.MaxInt32:
-		c.add(field, "int_parsing_size", "Unable to parse input string as an integer, exceeded maximum size", nil)
-	default:
-		n := int(f)
-		return &n
+	f, ok := number(v)
+	if !ok || !isWhole(f) || math.Abs(f) > math.MaxInt32 {
+		c.addNoInteger(field)
+		return nil
 	}
 
-	return nil
+	n := int(f)
+
+	return &n
 }
+
+func (c *Checker) addNoInteger(field string) {
+	c.add(field, "int_type", "Input should be a valid integer", nil)
+}
+
+// number converts a decoded number, or a string with one.
+func number(v any) (float64, bool) {
+	if s, ok := v.(string); ok {
+		v = json.Number(strings.TrimSpace(s))
+	}
+
+	n, ok := v.(json.Number)
+	f, err := n.Float64()
+
+	return f, ok && err == nil
+}
+
+func isWhole(f float64) bool { return f == math.Trunc(f) && !math.IsInf(f, 0) }
 
 func plural(before string, n int, after string) string {
 	s := before + strconv.Itoa(n) + after

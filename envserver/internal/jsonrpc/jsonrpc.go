@@ -2,7 +2,7 @@
 // a data member.
 package jsonrpc
 
-import "github.com/rolloutd/rolloutd/envserver/internal/pyjson"
+import "github.com/rolloutd/rolloutd/envserver/internal/jsonvalue"
 
 const version = "2.0"
 
@@ -35,10 +35,10 @@ type Response struct {
 // MarshalJSON writes exactly one of result and error. The id is null if that of the request is not known.
 func (r Response) MarshalJSON() ([]byte, error) {
 	if r.Error != nil {
-		return pyjson.Encode(Failure{Version: version, ID: r.ID, Error: r.Error})
+		return jsonvalue.Encode(Failure{Version: version, ID: r.ID, Error: r.Error})
 	}
 
-	return pyjson.Encode(Success{Version: version, ID: r.ID, Result: r.Result})
+	return jsonvalue.Encode(Success{Version: version, ID: r.ID, Result: r.Result})
 }
 
 // Success is the wire form of a Response with a result.

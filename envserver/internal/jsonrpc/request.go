@@ -2,12 +2,9 @@ package jsonrpc
 
 import (
 	"encoding/json"
-	"math"
-	"strconv"
-	"strings"
 
 	"github.com/rolloutd/rolloutd/envserver/internal/issue"
-	"github.com/rolloutd/rolloutd/envserver/internal/pyjson"
+	"github.com/rolloutd/rolloutd/envserver/internal/jsonvalue"
 )
 
 // Request is one call. ID is a string, a json.Number or nil. The answer to a request without an id has the id null.
@@ -23,7 +20,7 @@ type Request struct {
 // Parse reads a request from the text of a message. A text that is not one JSON object is a parse error; an
 // object of another form is an invalid request.
 func Parse(data []byte) (Request, *Error) {
-	v, err := pyjson.Decode(data)
+	v, err := jsonvalue.Decode(data)
 	if err != nil {
 		return Request{}, &Error{Code: ParseError, Message: "Parse error: " + err.Error()}
 	}
@@ -74,20 +71,8 @@ func identifier(v any) (any, bool) {
 		return v, true
 	case string:
 		return v, len(v) <= maxID
-	case bool: // a Python int, to the reference
-		if v {
-			return json.Number("1"), true
-		}
-
-		return json.Number("0"), true
 	case json.Number:
-		f, err := v.Float64()
-		// 1.0 is 1, to the reference
-		if err == nil && f == float64(int64(f)) && strings.ContainsAny(v.String(), ".eE") {
-			return json.Number(strconv.FormatInt(int64(f), 10)), true
-		}
-
-		return v, len(v) <= maxID && !math.IsNaN(f) && !math.IsInf(f, 0)
+		return v, len(v) <= maxID
 	default:
 		return nil, false
 	}

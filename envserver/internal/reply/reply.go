@@ -4,7 +4,7 @@ import (
 	"bytes"
 
 	"github.com/rolloutd/rolloutd/envserver/internal/jsonrpc"
-	"github.com/rolloutd/rolloutd/envserver/internal/pyjson"
+	"github.com/rolloutd/rolloutd/envserver/internal/jsonvalue"
 	"github.com/rolloutd/rolloutd/envserver/internal/tools"
 )
 
@@ -30,7 +30,7 @@ type Body struct {
 func Encode(v any) (Body, error) {
 	rest, result := withoutResult(v)
 
-	raw, err := pyjson.Encode(rest)
+	raw, err := jsonvalue.Encode(rest)
 	if err != nil || result == nil {
 		return Body{Pieces: [][]byte{raw}}, err
 	}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rolloutd/rolloutd/envserver/internal/pyjson"
+	"github.com/rolloutd/rolloutd/envserver/internal/jsonvalue"
 	"github.com/rolloutd/rolloutd/envserver/internal/tools"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
@@ -38,7 +38,7 @@ func (g *groups) AbortGroup(_ context.Context, id, _ string) (bool, error) {
 func runGroup(ctx context.Context, t *testing.T, g *groups, args string) (*tools.Text, error) {
 	t.Helper()
 
-	v, err := pyjson.Decode([]byte(args))
+	v, err := jsonvalue.Decode([]byte(args))
 	require.NoError(t, err)
 	tab := table(t, &recorder{}, func(o *tools.Options) { o.Groups = g })
 

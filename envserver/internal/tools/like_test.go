@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rolloutd/rolloutd/envserver/internal/pyjson"
+	"github.com/rolloutd/rolloutd/envserver/internal/jsonvalue"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
@@ -38,7 +38,7 @@ func TestArgumentsOfARollout(t *testing.T) {
 		text, err := json.Marshal(like)
 		require.NoError(t, err)
 
-		_, err = pyjson.Decode(text)
+		_, err = jsonvalue.Decode(text)
 		require.NoError(t, err)
 
 		again, err := begin(t, string(text))

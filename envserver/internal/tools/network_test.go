@@ -5,7 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rolloutd/rolloutd/envserver/internal/pyjson"
+	"github.com/rolloutd/rolloutd/envserver/internal/jsonvalue"
 	"github.com/rolloutd/rolloutd/envserver/internal/tools"
 	"github.com/rolloutd/rolloutd/internal/network/egress"
 	"github.com/rolloutd/rolloutd/internal/rollout"
@@ -44,7 +44,7 @@ func TestNetworkArguments(t *testing.T) {
 
 		r := &recorder{}
 		tab := table(t, r, func(o *tools.Options) { o.MaxNetwork = tools.NetworkMax{Hosts: c.most, List: list} })
-		v, err := pyjson.Decode([]byte(c.arguments))
+		v, err := jsonvalue.Decode([]byte(c.arguments))
 		require.NoError(t, err)
 
 		arguments := v.(map[string]any)

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sync/singleflight"
 
-	"github.com/rolloutd/rolloutd/envserver/internal/pyjson"
+	"github.com/rolloutd/rolloutd/envserver/internal/jsonvalue"
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
@@ -33,8 +33,8 @@ type Text struct {
 
 // Write encodes an answer.
 func Write(v any) (*Text, error) {
-	raw, err := pyjson.Encode(v)
-	return &Text{JSON: raw, Quoted: pyjson.Quote(raw)}, fault.Wrap(fault.Internal, err, "write the answer")
+	raw, err := jsonvalue.Encode(v)
+	return &Text{JSON: raw, Quoted: jsonvalue.Quote(raw)}, fault.Wrap(fault.Internal, err, "write the answer")
 }
 
 // resultCache has the results that are being sent. Hundreds of clients may read a result of megabytes at
@@ -89,7 +89,7 @@ func (t *Table) read(ctx context.Context, id string) (*Text, error) {
 		)
 	}
 
-	return &Text{Quoted: pyjson.Quote(raw)}, nil
+	return &Text{Quoted: jsonvalue.Quote(raw)}, nil
 }
 
 func (c *resultCache) find(id string) *Text {

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rolloutd/rolloutd/envserver/internal/exports"
-	"github.com/rolloutd/rolloutd/envserver/internal/pyjson"
+	"github.com/rolloutd/rolloutd/envserver/internal/jsonvalue"
 	"github.com/rolloutd/rolloutd/envserver/internal/tools"
 	"github.com/rolloutd/rolloutd/internal/catalog"
 	"github.com/rolloutd/rolloutd/internal/fault"
@@ -70,7 +70,7 @@ func table(t testing.TB, r *recorder, change ...func(*tools.Options)) *tools.Tab
 func begin(t *testing.T, args string) (rollout.Spec, error) {
 	t.Helper()
 
-	v, err := pyjson.Decode([]byte(args))
+	v, err := jsonvalue.Decode([]byte(args))
 	require.NoError(t, err)
 
 	r := &recorder{}
@@ -266,7 +266,7 @@ func TestWrongArgumentsAreNamed(t *testing.T) {
 		`{"instruction":"i","on_disconnect":"ignore"}`:  `on_disconnect: must be "continue" or "abort", got "ignore"`,
 		`{"instruction":"i","agent":"react"}`:           `agent: must be "opencode", got "react"`,
 		`{"instruction":"i","agent_timeout_s":0}`:       `agent_timeout_s: must be a finite number above 0 up to 8640000, got 0`,
-		`{"instruction":"i","agent_timeout_s":NaN}`:     `agent_timeout_s: must be a finite number above 0 up to 8640000, got NaN`,
+		`{"instruction":"i","agent_timeout_s":"NaN"}`:   `agent_timeout_s: must be a finite number above 0 up to 8640000, got "NaN"`,
 		`{"instruction":"i","agent_timeout_s":"soon"}`:  `agent_timeout_s: must be a finite number above 0 up to 8640000, got "soon"`,
 		`{"instruction":"i","max_tokens_cap":1.5}`:      `max_tokens_cap: must be a whole number, got 1.5`,
 		`{"instruction":"i","thinking":"maybe"}`:        `thinking: must be true or false, got "maybe"`,
@@ -307,7 +307,7 @@ func TestRefusedByBackend(t *testing.T) {
 			ask = `{"instruction":"i","endpoint":"vllm","sandbox":{"image":"img","user":"image"}}`
 		}
 
-		v, err := pyjson.Decode([]byte(ask))
+		v, err := jsonvalue.Decode([]byte(ask))
 		require.NoError(t, err)
 		_, err = tab.Call(t.Context(), tools.Call{Tool: "start_rollout", Args: v.(map[string]any)})
 		require.ErrorContains(t, err, "sandbox.user: \"image\" is not possible on the backend e2b")
@@ -365,7 +365,7 @@ func FuzzArguments(f *testing.F) {
 	r := &recorder{}
 	tab := table(f, r)
 	f.Fuzz(func(t *testing.T, data []byte) {
-		v, err := pyjson.Decode(data)
+		v, err := jsonvalue.Decode(data)
 
 		args, ok := v.(map[string]any)
 		if err != nil || !ok {

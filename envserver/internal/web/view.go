@@ -6,7 +6,7 @@ import (
 	"encoding/json"
 	"sync"
 
-	"github.com/rolloutd/rolloutd/envserver/internal/pyjson"
+	"github.com/rolloutd/rolloutd/envserver/internal/jsonvalue"
 	"github.com/rolloutd/rolloutd/envserver/internal/session"
 )
 
@@ -65,7 +65,7 @@ func (d *View) Reset() {
 
 // Add adds an entry to the log and removes the oldest entries beyond the bounds.
 func (d *View) Add(e Entry) error {
-	raw, err := pyjson.Encode(e)
+	raw, err := jsonvalue.Encode(e)
 	if err != nil {
 		return err
 	}

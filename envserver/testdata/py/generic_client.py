@@ -13,7 +13,7 @@ async def main(url: str) -> None:
     async with GenericEnvClient(base_url=url) as env:
         before = await env.state()
         assert before["step_count"] == 0 and before["rollouts_completed"] == 0, before
-        reset = await env.reset(seed=7, episode_id="ep-9", level=float("nan"))
+        reset = await env.reset(seed=7, episode_id="ep-9", level="hard")
         assert reset.observation == {"metadata": {}} and reset.done is False, reset
         step = await env.step({"type": "call_tool", "tool_name": "run_rollout", "arguments": RUN})
         assert step.observation["tool_name"] == "run_rollout" and step.observation["error"] is None, step

@@ -1,4 +1,4 @@
-package pyjson
+package jsonvalue
 
 const hexDigits = "0123456789abcdef"
 

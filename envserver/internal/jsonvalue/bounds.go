@@ -1,4 +1,4 @@
-package pyjson
+package jsonvalue
 
 import (
 	"encoding/json"
