@@ -13,6 +13,7 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"github.com/rolloutd/rolloutd/envserver/internal/api"
+	"github.com/rolloutd/rolloutd/envserver/internal/exports"
 	"github.com/rolloutd/rolloutd/envserver/internal/httpio"
 	"github.com/rolloutd/rolloutd/envserver/internal/web"
 	"github.com/rolloutd/rolloutd/internal/fault"
@@ -129,7 +130,7 @@ func (s *Server) savePage(w http.ResponseWriter, r *http.Request, id, path strin
 		return
 	}
 
-	saved := savedPage{page, s.routed, r}
+	saved := savedPage{page, s, r}
 	if err = saved.answers(path, rollouts); err == nil {
 		err = page.Close()
 	}
@@ -143,7 +144,7 @@ func (s *Server) savePage(w http.ResponseWriter, r *http.Request, id, path strin
 // savedPage fills a page with answers of the server's own routes, in the name of the caller of a request.
 type savedPage struct {
 	page    *web.SavedPage
-	routes  http.Handler
+	server  *Server
 	request *http.Request
 }
 
@@ -153,7 +154,7 @@ func (p savedPage) answers(path string, rollouts []string) error {
 	}
 
 	for _, id := range rollouts {
-		if err := p.rollout("rollouts/" + url.PathEscape(id)); err != nil {
+		if err := p.rollout(id); err != nil {
 			return err
 		}
 	}
@@ -162,7 +163,9 @@ func (p savedPage) answers(path string, rollouts []string) error {
 }
 
 // rollout adds what the page of a rollout asks for: what is seen first comes first.
-func (p savedPage) rollout(path string) error {
+func (p savedPage) rollout(id string) error {
+	path := "rollouts/" + url.PathEscape(id)
+
 	for _, part := range []string{
 		"", "/result?part=head", "/events", "/messages",
 		"/logs/agent", "/logs/verifier", "/logs/proxy", "/logs/network",
@@ -191,7 +194,85 @@ func (p savedPage) rollout(path string) error {
 		}
 	}
 
+	return p.alternatives(path, id)
+}
+
+// maxSavedAlternatives bounds the alternatives of a rollout's tokens in a page, in bytes before they are compressed.
+const maxSavedAlternatives = 32 << 20
+
+// savedAlternatives are those of a part of a reply, as REST answers; nil: they are left out.
+type savedAlternatives struct {
+	turn, start int
+	body        []byte
+}
+
+// alternatives adds those of all tokens, where they were recorded. Beyond the bound the page says that it lacks them.
+func (p savedPage) alternatives(path, id string) error {
+	all, err := p.readAlternatives(id)
+	if err != nil {
+		return err
+	}
+
+	for _, a := range all {
+		if p.page.Size() > maxSavedBytes {
+			return nil
+		}
+
+		at := fmt.Sprintf("%s/turns/%d/alternatives?start=%d", path, a.turn, a.start)
+
+		_, err := p.page.Answer(at, io.Discard, func(w http.ResponseWriter) {
+			if a.body == nil {
+				httpio.WriteRefusal(w, fault.New(fault.NotFound, "this file has no room for the alternatives: ask the server"))
+				return
+			}
+
+			_, _ = w.Write(a.body)
+		})
+		if err != nil {
+			return err
+		}
+	}
+
 	return nil
+}
+
+// readAlternatives reads them from the trace. They are written when its memory is free again.
+func (p savedPage) readAlternatives(id string) (all []savedAlternatives, err error) {
+	room, err := p.server.exports.Enter(p.request.Context(), exports.Sequences)
+	if err != nil {
+		return nil, err
+	}
+	defer room.Leave()
+
+	lines, err := p.server.o.Rollouts.Open(p.request.Context(), id, "trace")
+	if fault.Is(err, fault.NotFound) {
+		return nil, nil
+	}
+
+	if err != nil {
+		return nil, err
+	}
+
+	defer lines.Close()
+
+	size := 0
+
+	err = tokens.EachAlternatives(lines, func(turn int, a tokens.Alternatives) error {
+		body, err := json.Marshal(a)
+		if size += len(body); size > maxSavedAlternatives {
+			body = nil
+		}
+
+		all = append(all, savedAlternatives{turn, a.Start, body})
+
+		return err
+	})
+	// the trace cannot be read to its end, or has a line that is too long: the page has what comes before
+	if fault.Is(err, fault.Internal) || fault.Is(err, fault.Exhausted) {
+		err = nil
+	}
+
+	return all, err
 }
 
 // longText is a text of which a page of turns has the beginning.
@@ -299,7 +380,7 @@ func (p savedPage) answer(path string, seen io.Writer) error {
 	r.URL, r.RequestURI = target, target.RequestURI()
 	r.Header = http.Header{}
 
-	_, err = p.page.Answer(path, seen, func(w http.ResponseWriter) { p.routes.ServeHTTP(w, r) })
+	_, err = p.page.Answer(path, seen, func(w http.ResponseWriter) { p.server.routed.ServeHTTP(w, r) })
 
 	return err
 }

@@ -69,6 +69,10 @@ func TestSavedPageOfARollout(t *testing.T) {
 		b.eventually(`document.querySelector("#panel-` + tab + `").textContent.toLowerCase().includes("` + strings.ToLower(part) + `")`)
 	}
 
+	b.openTab("tokens")
+	b.run(chromedp.Click(`//button[text()="Jump to the least likely token"]`))
+	b.waitForText("#panel-tokens .alternatives", "other")
+
 	b.openTab("logs")
 	b.run(chromedp.Click(`//summary[contains(., "Log of the agent")]`))
 	b.waitForText("#panel-logs", "agent of saved")

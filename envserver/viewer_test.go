@@ -372,6 +372,69 @@ func TestPageShowsFiles(t *testing.T) {
 	b.eventually(`document.activeElement.dataset.turn === "3"`)
 }
 
+// A file of the image stands against what the agent read of it, where it read all of it before its tools changed it.
+func TestPageShowsFilesAsTheAgentReadThem(t *testing.T) {
+	t.Parallel()
+
+	whole := "<path>/code/b.py</path>\n<type>file</type>\n<content>\n1: b = 1\n2: old = <b>\n\n(End of file - total 2 lines)\n</content>"
+	r := start(t, withWeb)
+	r.record([]agentCall{
+		{tool: "bash", arguments: `{"command":"cat a.py"}`, result: "first\nsecond"},
+		{tool: "read", arguments: `{"filePath":"/code/b.py"}`, result: whole},
+		{tool: "read", arguments: `{"filePath":"/code/c.py"}`, result: strings.Replace(whole, "(End of file - total 2 lines)", "(Showing lines 1-2 of 9. Use offset=3 to continue.)", 1)},
+		{tool: "write", arguments: `{"filePath":"/code/d.py","content":"d"}`, result: "ok"},
+		{tool: "bash", arguments: `{"command":"cat d.py"}`, result: "d"},
+		{tool: "bash", arguments: `{"command":"sed -i s/old/new/ *.py"}`, result: ""},
+		{tool: "write", arguments: `{"filePath":"/code/a.py","content":"first\nthird\n"}`, result: "ok"},
+		{text: "done"},
+	})
+
+	edit := r.fake.edit
+	r.fake.edit = func(res *rollout.Result) {
+		edit(res)
+
+		res.WorkdirFiles = map[string]string{
+			"/code/a.py": "first\nthird\n", "/code/b.py": "b = 1\nnew = <b>\n", "/code/c.py": "c", "/code/d.py": "d",
+		}
+	}
+	r.begin("read")
+
+	b := newBrowser(t, 1440, 1000)
+	b.run(chromedp.Navigate(r.url + "/web/#/rollouts/read?tab=files"))
+	b.waitForText("#panel-files", "d.py")
+	b.eventually(`(document.querySelectorAll("#panel-files .file-item").forEach((e) => (e.open = true)), true)`)
+	b.waitForText("#panel-files", "Against the file as the agent read it in turn 1:")
+	b.waitForText("#panel-files", "Against the file as the agent read it in turn 2:")
+	b.eventually(`[...document.querySelectorAll("#panel-files .diff .line.removed")].map((line) => line.textContent.trim()).join() === "-second,-old = <b>"`)
+	b.waitForText("#panel-files", "The agent wrote the whole file: what was there before is not known.")
+	b.eventually(`[...document.querySelectorAll("#panel-files .file-item")].find((f) => f.innerText.includes("c.py")).querySelector(".diff") === null`)
+	b.waitForText("#panel-files", "are not kept as they were at the start")
+}
+
+// A flaw of the engine stands at its turn, in the list of what is unusual, which leads to it, and among the model calls.
+func TestPageShowsAFlawAtItsTurn(t *testing.T) {
+	t.Parallel()
+
+	const flaw = `finish reason "tool_calls" without a tool call`
+
+	r := start(t, withWeb)
+	r.record(mendingSession())
+	r.changeTurns(func(turn *rollout.Turn) {
+		if turn.Turn == 4 {
+			turn.Flaws = []string{flaw}
+		}
+	})
+	r.begin("flawed")
+
+	b := newBrowser(t, 1440, 1000)
+	b.run(chromedp.Navigate(r.url + "/web/#/rollouts/flawed?tab=calls"))
+	b.waitForText(".turn[data-turn='4'] > header .warn", flaw)
+	b.eventually(`[...document.querySelectorAll(".turn > header")].filter((h) => h.textContent.includes("finish reason")).length === 1`)
+	b.eventually(`[...document.querySelectorAll("#panel-calls tr.remarks")].find((row) => row.textContent.includes("finish reason"))?.previousSibling.firstChild.innerText === "4"`)
+	b.run(chromedp.Click(`//ul[contains(@class, "findings")]/li[contains(., "finish reason")]/button`))
+	b.eventually(`document.activeElement.dataset.turn === "4" && location.hash.includes("turn=4")`)
+}
+
 // Two rollouts of a group stand side by side, with the first turn that differs marked.
 func TestPageComparesRollouts(t *testing.T) {
 	t.Parallel()

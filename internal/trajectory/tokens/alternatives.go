@@ -97,22 +97,46 @@ func ReadAlternatives(lines io.Reader, turn, start int) (Alternatives, error) {
 	}
 }
 
-// alternativesOf reads a reply. One that does not decode has no alternatives.
+// EachAlternatives calls each with what ReadAlternatives reads of the turns that have alternatives, from their first
+// position to their last one, until it returns an error.
+func EachAlternatives(lines io.Reader, each func(turn int, a Alternatives) error) error {
+	return turns.Each(lines, turns.Bounded, func(t *rollout.Turn) error {
+		all := positionsOf(t.Response)
+		if !slices.ContainsFunc(all, func(likely []Alternative) bool { return len(likely) > 0 }) {
+			return nil
+		}
+
+		for start := 0; start < len(all); start += maxPositions {
+			if err := each(t.Turn, windowOf(all, start)); err != nil {
+				return err
+			}
+		}
+
+		return nil
+	})
+}
+
 func alternativesOf(reply json.RawMessage, start int) Alternatives {
-	var (
-		r   recorded
-		all [][]Alternative
-	)
+	return windowOf(positionsOf(reply), start)
+}
 
-	in := jsoninput.NewReader(bytes.NewReader(reply), jsoninput.Limits{Elements: maxElements, Depth: 64})
-	if json.NewDecoder(in).Decode(&r) == nil {
-		all = r.positions()
-	}
-
+func windowOf(all [][]Alternative, start int) Alternatives {
 	start = min(start, len(all))
 	window := all[start:min(start+maxPositions, len(all))]
 
 	return Alternatives{Start: start, Positions: append([][]Alternative{}, window...)}
+}
+
+// positionsOf reads a reply. One that does not decode has no alternatives.
+func positionsOf(reply json.RawMessage) [][]Alternative {
+	var r recorded
+
+	in := jsoninput.NewReader(bytes.NewReader(reply), jsoninput.Limits{Elements: maxElements, Depth: 64})
+	if json.NewDecoder(in).Decode(&r) != nil {
+		return nil
+	}
+
+	return r.positions()
 }
 
 // positions are those of the first choice, or of all texts of a response.

@@ -74,6 +74,15 @@ func TestAlternatives(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, got.Positions[0], 20)
 
+	var parts []string
+
+	replies := trace(t, `{}`, `{"choices":[{"logprobs":{"content":[{}]}}]}`, `{"choices":[{"logprobs":{"content":[`+long+`]}}]}`)
+	require.NoError(t, tokens.EachAlternatives(replies, func(turn int, a tokens.Alternatives) error {
+		parts = append(parts, fmt.Sprint(turn, " ", a.Start, " ", len(a.Positions)))
+		return nil
+	}))
+	require.Equal(t, []string{"3 0 1000", "3 1000 500"}, parts, "of turns that have alternatives")
+
 	_, err = tokens.ReadAlternatives(trace(t, `{}`), 3, 0)
 	require.True(t, fault.Is(err, fault.NotFound), err)
 }

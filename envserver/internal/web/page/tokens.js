@@ -1,7 +1,6 @@
 // The training sequences, token by token as the engine sampled them.
 import { get } from "./api.js";
 import { el, facts } from "./dom.js";
-import { place as savedPlace } from "./saved.js";
 import { visible } from "./text.js";
 
 const page = 2000; // tokens of one request
@@ -15,7 +14,7 @@ export function tokens(path, untrained, onPlace) {
   let shown = null; // the view on the page
   let asked = false; // for a view
 
-  const likely = savedPlace ? async () => [] : alternatives(path);
+  const likely = alternatives(path);
   const load = async (sequence, start, at) => {
     const view = await get(`${path}/tokens?sequence=${sequence}&start=${start}&limit=${page}`);
     shown = view;
@@ -52,14 +51,15 @@ function mark(node, at) {
 
 const skips = { auxiliary: "titles", summary: "summaries", foreign: "not the agent's own calls", subagent: "of subagents", undelivered: "whose reply did not reach the agent", broken: "without a complete reply", no_tokens: "without token ids" };
 
-// alternatives returns a function that asks for those of a token of a reply. What was asked for is kept.
+// alternatives returns a function that asks for those of a token of a reply. What was asked for is kept. A saved page has only those that were recorded.
 function alternatives(path) {
   const known = new Map(); // by turn and thousand
   return async (turn, i) => {
     const start = Math.floor(i / 1000) * 1000;
     const key = `${turn} ${start}`;
-    if (!known.has(key)) known.set(key, get(`${path}/turns/${turn}/alternatives?start=${start}`).catch(() => ({ positions: [] })));
-    return (await known.get(key)).positions[i - start] ?? [];
+    if (!known.has(key)) known.set(key, get(`${path}/turns/${turn}/alternatives?start=${start}`).catch(({ message, status }) => ({ positions: [], error: status === 410 ? "" : message })));
+    const { positions, error } = await known.get(key);
+    return { all: positions[i - start] ?? [], error };
   };
 }
 
@@ -133,7 +133,7 @@ function tokenText(view, about, onPlace, likely) {
     const token = view.tokens[at - view.start];
     const span = spans.find((s) => at >= s.start && at < s.stop);
     about.replaceChildren(...details(token, span, at));
-    if (span) likely(span.turn, at - span.start).then((all) => target.classList.contains("chosen") && about.append(...others(all)));
+    if (span) likely(span.turn, at - span.start).then((found) => target.classList.contains("chosen") && about.append(...others(found)));
   };
   node.addEventListener("click", (event) => inspect(event.target.closest(".token")));
   return node;
@@ -158,7 +158,8 @@ function details(token, span, at) {
 }
 
 // others lists the tokens that the engine gave as likely in place of one.
-function others(all) {
+function others({ all, error }) {
+  if (error) return [el("span", { class: "quiet" }, visible(error))];
   if (!all.length) return [];
   const name = (text) => (text.startsWith("token_id:") ? "#" + text.slice("token_id:".length) : JSON.stringify(visible(text)));
   return [el("span", { class: "alternatives" }, el("span", { class: "quiet" }, "likely here "), all.map(({ text, logprob }) => el("span", { class: "pair" }, el("b", {}, name(text)), " ", chance(logprob))))];

@@ -25,7 +25,7 @@ export function toolCall(name, text, rest) {
     result(resultText, resultRest) {
       const answer = resultRest?.bytes ? null : wrapped(resultText);
       const found = answer ? [answer.output, answer.error].filter(Boolean).join("\n") : resultText;
-      ended = { ...ended, text: found };
+      ended = { ...ended, text: found, cut: Boolean(resultRest?.bytes) || left.test(found) };
       if (Number.isInteger(answer?.exit)) exit(answer.exit);
       if (left.test(found) && !chips.querySelector(".cut")) chips.prepend(el("span", { class: "cut warn" }, "truncated"));
       output.replaceChildren(found ? block(found, { rest: resultRest, paint: resultPainter(args) }) : el("p", { class: "quiet" }, "no output"));
@@ -64,11 +64,13 @@ export function toolCall(name, text, rest) {
     key: `${name} ${text}`,
     /** change is what the call does to a file, see fileChange. */
     change: rest?.bytes ? null : fileChange(text),
+    /** seen is the file that a call showed whole, as {path, text}; null: none. */
+    seen: () => (ended && !ended.failed && !ended.cut && args && !rest?.bytes ? wholeFile(name, args, ended.text ?? "") : null),
   };
 }
 
 // How tools say that they left out a part of their output.
-const left = /\[\.\.\. \d+ bytes left out \.\.\.\]|output (?:was )?truncated/i;
+const left = /\[\.\.\. (?:\d+ bytes )?left out|output (?:was )?truncated|\(line truncated/i;
 
 function parse(text) {
   try {
@@ -108,6 +110,20 @@ export function fileChange(text) {
   if (edits) return { path, edits };
   const content = contentOf(args);
   return content === undefined ? null : { path, content };
+}
+
+const printed = /^cat ([\w./@+-]+)$/; // a command that prints one file
+const numbered = /<content>\n([\s\S]*)\n\n\(End of file - total \d+ lines\)\n<\/content>/; // of OpenCode
+
+// wholeFile returns the file of which a result is all, as {path, text}; null: it is not.
+function wholeFile(name, a, text) {
+  const command = string(a.command, a.cmd, a.script)?.trim();
+  if (command !== undefined) return printed.test(command) ? { path: printed.exec(command)[1], text } : null;
+  const path = pathOf(a);
+  if (!path) return null;
+  const lines = numbered.exec(text)?.[1].split("\n");
+  if (lines?.every((line, i) => line.startsWith(`${i + 1}: `))) return { path, text: lines.map((line) => line.slice(line.indexOf(": ") + 2)).join("\n") };
+  return name === "read_file" && !a.offset && !a.limit ? { path, text } : null;
 }
 
 // shape returns the title of a call and its body.
