@@ -71,6 +71,18 @@ def test_a_batch_without_data_is_an_error(server: Server) -> None:
         RolloutFunc(client, {})(["p", "p"])
 
 
+def test_a_row_that_is_refused_costs_only_itself(server: Server) -> None:
+    group(server, [line("r0", [1, 2], [0, 1])], 1.0)
+    with Client(server.url) as client:
+        func = RolloutFunc(client, {})
+        batch = func(["p", CHAT[:1]])
+        assert (batch["rewards"], batch["env_mask"], func.counts.lost) == ([1.0, None], [[1], [0]], 1)
+
+        server.on("POST /groups", Answer(400, {"kind": "Invalid", "detail": "agent: there is no none-such"}))
+        with pytest.raises(UnscoredError, match="there is no none-such"):
+            func(["p", "p"])
+
+
 def test_instructions() -> None:
     assert instruction_of("text") == "text"
     assert instruction_of(CHAT) == "do it"

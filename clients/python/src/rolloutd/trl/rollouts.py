@@ -120,7 +120,7 @@ class RolloutFunc:
     """A `rollout_func` of GRPOTrainer: runs each prompt of a batch as a rollout, consecutive equal prompts as one group.
 
     `task` has the arguments that all rollouts share, or is a callable that makes them from the prompt. A row whose rollout has no reward gets the
-    reward None, which TRL leaves out of the group's mean, and a mask of zeros. `current_version` is the trainer's version for `staleness`. A group that
+    reward None, which TRL leaves out of the group's mean, and a mask of zeros; so does a row without a prompt, or that rolloutd refuses. `current_version` is the trainer's version for `staleness`. A group that
     has not ended after `timeout_s` is aborted; its rollouts that have ended count. An exception, or Ctrl-C, aborts all groups of the batch.
     """
 
@@ -159,8 +159,13 @@ class RolloutFunc:
     def _group(self, running: _Groups, prompt: Prompt, size: int) -> list[Record]:
         """The records of the members of a group."""
         task = self.task(prompt) if callable(self.task) else self.task
-        args = {"instruction": instruction_of(prompt), "purpose": "train", **task, "group_size": size, "group_id": new_id()}
-        group = running.run(args, self.timeout_s)
+        id = new_id()
+        try:
+            args = {"instruction": instruction_of(prompt), "purpose": "train", **task, "group_size": size, "group_id": id}
+            group = running.run(args, self.timeout_s)
+        except InvalidError as err:
+            log.warning("the rows of a prompt are masked: %s", err)
+            return [Record(f"{id}-{i}", id, "", f"InvalidError: {err}", None, ()) for i in range(size)]
         if not group.done or not any(member.reward is not None for member in group.members):
             return records_of(group, ())
         return records_of(group, self.client.groups.trajectory(group.group_id))
