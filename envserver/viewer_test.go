@@ -435,6 +435,42 @@ func TestPageShowsAFlawAtItsTurn(t *testing.T) {
 	b.eventually(`document.activeElement.dataset.turn === "4" && location.hash.includes("turn=4")`)
 }
 
+// A command of the verifier that fails without a word stands above the files that it names. Keys lead from one rollout of a
+// list to the next one, and back to the list as it was.
+func TestPageShowsWhatATestCompared(t *testing.T) {
+	t.Parallel()
+	r := start(t, withWeb)
+	r.record(mendingSession())
+
+	edit := r.fake.edit
+	r.fake.edit = func(res *rollout.Result) {
+		edit(res)
+
+		res.VerifyResults = []rollout.CommandResult{{Cmd: `test "$(cat ./n.txt)" = 3`, ExitCode: 1}, {Cmd: "test -f out/<b>missing.py", ExitCode: 1}}
+		res.WorkdirFiles = map[string]string{"/code/n.txt": "four <b>", "/code/m.txt": "other"}
+	}
+	for _, id := range []string{"one", "three", "two"} {
+		r.begin(id)
+	}
+
+	b := newBrowser(t, 1440, 1000)
+	b.run(chromedp.Navigate(r.url + "/web/#/rollouts?id_prefix=t"))
+	b.waitForText("#list", "two")
+	b.run(chromedp.Navigate(r.url + "/web/#/rollouts/three?tab=verifier"))
+	b.waitForText("#panel-verifier", "/code/n.txt at the end")
+	b.waitForText("#panel-verifier", "four <b>")
+	b.waitForText("#panel-verifier", "missing.py is not among the files at the end that the tab Files shows.")
+	b.eventually(`!document.querySelector("#panel-verifier").innerText.includes("m.txt at the end")`)
+
+	b.run(chromedp.KeyEvent("J"))
+	b.eventually(`location.hash.startsWith("#/rollouts/two")`)
+	b.waitForText("#panel-verifier", "/code/n.txt at the end")
+	b.run(chromedp.KeyEvent("K"))
+	b.eventually(`location.hash.startsWith("#/rollouts/three")`)
+	b.run(chromedp.KeyEvent("g"))
+	b.eventually(`location.hash === "#/rollouts?id_prefix=t"`)
+}
+
 // Two rollouts of a group stand side by side, with the first turn that differs marked.
 func TestPageComparesRollouts(t *testing.T) {
 	t.Parallel()

@@ -42,6 +42,12 @@ func View(ctx context.Context, c *client.Client, id string, w io.Writer) error {
 		v.turn(t)
 	}
 
+	// an episode has no model call: its record is all
+	for len(turns) == 0 && len(v.record) > 0 {
+		v.writeUserMessages()
+		v.called()
+	}
+
 	v.verifier(r)
 	fmt.Fprintln(w, "\n── result")
 	Table(w, r)

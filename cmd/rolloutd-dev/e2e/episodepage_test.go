@@ -2,6 +2,8 @@ package e2e
 
 import (
 	"net/http"
+	"os/exec"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -90,6 +92,10 @@ func TestEpisodesOnThePage(t *testing.T) {
 		page.Click(tab.name)
 		page.Eventually(`[...document.querySelectorAll("[role=tabpanel]")].some((p) => !p.hidden && p.innerText.includes(` + chromium.Text(tab.shows) + `))`)
 	}
+
+	out, err := exec.CommandContext(t.Context(), filepath.Join(bin, "rolloutd"), "view", endedID, "--server", srv.url).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.Contains(t, string(out), "cat missing.txt; exit 3")
 
 	status, text := postJSON(t, srv.url+"/rollouts/"+liveID+"/abort", args{})
 	require.Less(t, status, http.StatusMultipleChoices, text)

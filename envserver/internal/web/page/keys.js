@@ -1,8 +1,9 @@
 // Keys: j and k go through turns or rows, / searches, digits open tabs, ? shows this list.
 import { $, el } from "./dom.js";
+import { lastList } from "./rollouts.js";
 import { place } from "./saved.js";
 
-const help = [["j, k", "next and previous turn, or row of a list"], ["Enter", "open the row"], ["/", "search the transcript, or filter the list"], ["1 … 7", "open a tab"], ["g", "back to the list"], ["?", "this list"], ["Esc", "close"]];
+const help = [["j, k", "next and previous turn, or row of a list"], ["Enter", "open the row"], ["/", "search the transcript, or filter the list"], ["1 … 7", "open a tab"], ["J, K", "next and previous rollout of the list"], ["g", "back to the list"], ["?", "this list"], ["Esc", "close"]];
 
 /** keys listens for the page's keys. */
 export function keys() {
@@ -10,7 +11,7 @@ export function keys() {
   document.body.append(dialog);
   addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest?.("input, textarea, select, dialog")) return;
-    const act = { j: () => step(1), k: () => step(-1), "/": find, "?": () => dialog.showModal(), g: () => (location.hash = place ?? "#/rollouts") }[event.key] ?? (/^[1-9]$/.test(event.key) ? () => tab(Number(event.key)) : null);
+    const act = { j: () => step(1), k: () => step(-1), "/": find, "?": () => dialog.showModal(), J: () => sibling(1), K: () => sibling(-1), g: () => (location.hash = place ?? lastList().place) }[event.key] ?? (/^[1-9]$/.test(event.key) ? () => tab(Number(event.key)) : null);
     if (!act) return;
     event.preventDefault();
     act();
@@ -29,6 +30,15 @@ function step(by) {
   const to = items[Math.min(Math.max(now + by, 0), items.length - 1)];
   to.scrollIntoView({ block: page.id === "rollout" ? "start" : "center" });
   to.focus({ preventScroll: true });
+}
+
+// sibling opens another rollout of the list that was shown last, at the same tab.
+function sibling(by) {
+  const [, id, query = ""] = /^#\/rollouts\/([^?]+)(\?.*)?$/.exec(location.hash) ?? [];
+  const { ids } = lastList();
+  const at = ids.indexOf(id && decodeURIComponent(id));
+  const tab = new URLSearchParams(query).get("tab");
+  if (at >= 0 && ids[at + by]) location.hash = `#/rollouts/${encodeURIComponent(ids[at + by])}${tab ? "?tab=" + tab : ""}`;
 }
 
 function find() {

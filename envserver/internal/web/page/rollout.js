@@ -87,11 +87,13 @@ export async function rollout(id, query) {
   const token = () => ({ sequence: Number(place.get("sequence") ?? 0), at: place.has("token") ? Number(place.get("token")) : undefined });
   const episode = () => head?.agent === "interactive";
   const ofClient = () => el("p", {}, "The model of an episode is its client's. Its calls do not pass the gateway, so that this server has neither them nor their tokens.");
+  let loading = null; // the whole result
+  const whole = () => (loading ??= get(path + "/result"));
   const later = (make) => () => (head ? make() : el("p", { class: "quiet" }, "Known when the rollout has ended."));
   const right = tabs([
     ["timeline", "Timeline", () => timeline(state, left.turns, left.times, openTurn, episode())],
     ["calls", "Model calls", later(() => (episode() ? ofClient() : calls(left.turns, openTurn)))],
-    ["verifier", "Verifier", later(() => verifier(head))],
+    ["verifier", "Verifier", later(() => verifier(head, whole))],
     ["tokens", "Tokens", later(() => (episode() ? ofClient() : truth.node))],
     ["files", "Files", later(() => files(path, left.called, openTurn))],
     ["logs", "Logs", () => el("div", {}, head ? logs(path) : null, el("h3", {}, "Events"), log)],

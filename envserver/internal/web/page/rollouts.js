@@ -15,6 +15,11 @@ let address = new URLSearchParams(); // the filters, the order and the columns
 let drawn = ""; // the rows on the page
 let counted = ""; // what the histograms are of
 
+let last = { place: "#/rollouts", ids: [] };
+
+/** lastList returns where the list that was shown last is, and the ids of its rollouts. */
+export const lastList = () => last;
+
 /** list shows the rollouts that the query selects, and keeps them fresh until another page is opened. */
 export async function list(query) {
   const again = () => draw().catch((error) => complain(error.message));
@@ -93,6 +98,7 @@ async function draw() {
   }
   if (rows.some((r) => !r.outcome)) await describe(rows);
   complain("");
+  last = { place: placeOf(address), ids: rows.map((r) => r.rollout_id) };
   drawTable(rows);
   show("more", cursor !== "");
   await count(rows, unindexed);
