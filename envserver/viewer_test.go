@@ -449,6 +449,7 @@ func TestPageShowsWhatATestCompared(t *testing.T) {
 		res.VerifyResults = []rollout.CommandResult{{Cmd: `test "$(cat ./n.txt)" = 3`, ExitCode: 1}, {Cmd: "test -f out/<b>missing.py", ExitCode: 1}}
 		res.WorkdirFiles = map[string]string{"/code/n.txt": "four <b>", "/code/m.txt": "other"}
 	}
+
 	for _, id := range []string{"one", "three", "two"} {
 		r.begin(id)
 	}
@@ -459,6 +460,7 @@ func TestPageShowsWhatATestCompared(t *testing.T) {
 	b.run(chromedp.Navigate(r.url + "/web/#/rollouts/three?tab=verifier"))
 	b.waitForText("#panel-verifier", "/code/n.txt at the end")
 	b.waitForText("#panel-verifier", "four <b>")
+	b.waitForText("#rollout .summary", `verify command 1 of 2 failed (exit 1): test "$(cat ./n.txt)" = 3, without output`)
 	b.waitForText("#panel-verifier", "missing.py is not among the files at the end that the tab Files shows.")
 	b.eventually(`!document.querySelector("#panel-verifier").innerText.includes("m.txt at the end")`)
 

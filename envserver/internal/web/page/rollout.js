@@ -15,7 +15,7 @@ import { block, visible } from "./text.js";
 import { timeline } from "./timeline.js";
 import { tokens } from "./tokens.js";
 import { transcript } from "./transcript.js";
-import { verifier } from "./verifier.js";
+import { failedTest, verifier } from "./verifier.js";
 
 let pageLeft = new AbortController();
 
@@ -213,8 +213,8 @@ function standing(state, head, { turns, called }) {
   badge.classList.add("badge");
   const reward = typeof (head?.reward ?? state.reward) === "number" ? el("span", { class: "reward" }, "reward ", el("b", { title: String(head?.reward ?? state.reward) }, short(head?.reward ?? state.reward))) : state.outcome ? el("span", { class: "reward quiet" }, "no reward") : null;
   const reasons = [
-    ["bad", state.error || head?.error], ["warn", state.waiting], ["warn", head?.grading?.why], ["warn", head?.untrained], ...(head?.resource_causes ?? []).map((c) => ["bad", cause(c)]),
-  ].filter(([, text]) => text);
+    ["bad", state.error || head?.error], ["warn", state.waiting], ["warn", head?.grading?.why], ["warn", head ? failedTest(head) : ""], ["warn", head?.untrained], ...(head?.resource_causes ?? []).map((c) => ["bad", cause(c)]),
+  ].filter(([, text], i, all) => text && all.findIndex(([, other]) => other === text) === i);
   const known = [
     ["Task", state.task_id && taskLink(state.task_id)], ["Step", visible(state.step ?? "")], ["Group", state.group_id && groupLink(state.group_id)], ["Agent", visible(head?.agent ?? "")], ["Endpoint", visible(head?.endpoint ?? "")], ["Model", models.map(visible).join(", ")], ["Weights", range(versions.map(visible))],
     ["Turns", !head ? state.turns || (called.length ? "" : 0) : head.agent === "interactive" ? "" : usage.turns || turns.length], ["Tool calls", called.length || ""], ["Tokens", usage?.prompt_tokens ? `${usage.prompt_tokens.toLocaleString("en")} in, ${usage.completion_tokens.toLocaleString("en")} out` : ""],
@@ -222,10 +222,13 @@ function standing(state, head, { turns, called }) {
   ];
   return [
     el("div", { class: "verdict" }, badge, reward, el("span", { class: "siblings" })),
-    reasons.map(([tone, text]) => el("p", { class: tone }, visible(text))),
+    reasons.map(([tone, text]) => el("p", { class: tone }, visible(plain(text)))),
     facts(known, { inline: true }),
   ].flat();
 }
+
+// plain writes the phase at the begin of an error as words.
+const plain = (text) => text.replace(/^[a-z]+(_[a-z]+)+(?=: )/, (phase) => phase.replaceAll("_", " "));
 
 const short = (reward) => String(Number(reward.toPrecision(4)));
 const range = (versions) => (versions.length > 2 ? `${versions[0]} … ${versions.at(-1)}` : versions.join(", "));

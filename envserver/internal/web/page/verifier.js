@@ -18,6 +18,17 @@ export function verifier(r, load) {
     setup.length ? [el("h3", {}, "Setup"), setup.map((c, i) => command(c, `Command ${i + 1} of ${setup.length}`))] : null);
 }
 
+/** failedTest says in a line what a reward below the full one is for, where the grading itself says nothing; "": nothing is known. */
+export function failedTest(r) {
+  if (r.grading?.why || r.grading?.status !== "graded" || !(r.reward < 1)) return "";
+  const list = r.verify_results ?? [];
+  const n = list.findIndex((c) => c.exit_code);
+  const lastLine = (...texts) => texts.map((text) => (text ?? "").trim().split("\n").at(-1).trim()).find(Boolean);
+  if (n >= 0) return `verify command ${n + 1} of ${list.length} failed (exit ${list[n].exit_code}): ${(lastLine(list[n].stderr, list[n].stdout) ?? `${list[n].cmd.split("\n")[0]}, without output`).slice(0, 300)}`;
+  const said = lastLine(r.verifier_stderr, r.verifier_stdout);
+  return said ? `the test script ended with: ${said.slice(0, 300)}` : "";
+}
+
 // ran shows the commands and the script of a verifier.
 function ran(of, load) {
   const list = of.verify_results ?? [];
