@@ -118,12 +118,12 @@ func (s *Server) router() chi.Router {
 	all := s.routes()
 	for _, rt := range all {
 		allowed[rt.Path] = strings.TrimPrefix(allowed[rt.Path]+", "+rt.Method, ", ")
-		r.MethodFunc(rt.Method, rt.Path, named(rt))
+		r.MethodFunc(rt.Method, rt.Path, nameSpan(rt))
 	}
 
 	for _, rt := range all {
 		if rt.Method == http.MethodGet && !strings.Contains(allowed[rt.Path], http.MethodHead) {
-			r.MethodFunc(http.MethodHead, rt.Path, named(headOf(rt)))
+			r.MethodFunc(http.MethodHead, rt.Path, nameSpan(headOf(rt)))
 		}
 	}
 
@@ -168,8 +168,8 @@ var errHeadOnly = errors.New("only the headers are asked for")
 // Unwrap is for http.ResponseController.
 func (h *headOnly) Unwrap() http.ResponseWriter { return h.ResponseWriter }
 
-// named names a request's span after its route, since there are arbitrarily many paths.
-func named(rt api.Route) http.HandlerFunc {
+// nameSpan names a request's span after its route, since there are arbitrarily many paths.
+func nameSpan(rt api.Route) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		trace.SpanFromContext(r.Context()).SetName(rt.Method + " " + rt.Path)
 		rt.Handle(w, r)

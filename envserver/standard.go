@@ -59,8 +59,8 @@ type standardHandlers struct {
 	mu sync.Mutex
 
 	// first tool of their list, in an environment of interactive episodes
-	tools *episodes.Tool
-	made  map[standardForm]http.Handler
+	tools    *episodes.Tool
+	handlers map[standardForm]http.Handler
 }
 
 // standardForm is the form of a handler's answers.
@@ -102,20 +102,20 @@ func (s *Server) standardFor(ctx context.Context, form standardForm) (http.Handl
 	h.mu.Lock()
 	defer h.mu.Unlock()
 
-	if h.made == nil || h.tools != first {
-		h.tools, h.made = first, map[standardForm]http.Handler{}
+	if h.handlers == nil || h.tools != first {
+		h.tools, h.handlers = first, map[standardForm]http.Handler{}
 	}
 
-	if h.made[form] == nil {
+	if h.handlers[form] == nil {
 		listed, err := s.env.ListTools(ctx)
 		if err != nil {
 			return nil, err
 		}
 
-		h.made[form] = s.standardMCP(listed.Tools, form)
+		h.handlers[form] = s.standardMCP(listed.Tools, form)
 	}
 
-	return h.made[form], nil
+	return h.handlers[form], nil
 }
 
 // standardMCP serves tools by the protocol's own rules (initialize, ping, notifications, camel case). The

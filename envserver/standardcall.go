@@ -27,7 +27,7 @@ type calling struct {
 	ctx context.Context
 
 	// the session named by the URL or by X-Session-Id
-	named string
+	sessionID string
 
 	// of its initialize; nil: none
 	session *session.Session
@@ -145,7 +145,7 @@ func (s *Server) standardEpisode(ctx context.Context, own calling) (*session.Ses
 		return own.session, func() {}, nil
 	}
 
-	return s.env.SessionForReset(ctx, own.named, false)
+	return s.env.SessionForReset(ctx, own.sessionID, false)
 }
 
 func failedCall(err error) *mcp.CallToolResult {

@@ -52,7 +52,7 @@ func (r *run) collect(a *attempt) {
 		return
 	}
 
-	lost := a.lost(err)
+	lost := a.collectError(err)
 	r.log.Warn("artifacts not collected", "attempt", a.target.Attempt, "error", lost)
 	r.classify(a, lost)
 
@@ -63,8 +63,8 @@ func (r *run) collect(a *attempt) {
 	}
 }
 
-// lost returns why collecting failed. It does not replace the error of the attempt itself.
-func (a *attempt) lost(err error) error {
+// collectError returns why collecting failed. It does not replace the error of the attempt itself.
+func (a *attempt) collectError(err error) error {
 	if isScheduleToStartTimeout(err) {
 		a.hostLost = true
 		return fault.New(fault.Unavailable, "host %q is gone", a.place.Host)

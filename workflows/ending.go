@@ -49,7 +49,7 @@ func (r *run) listen(ctx, started workflow.Context) {
 			var abort rollout.Abort
 			// false: the payload does not decode
 			_ = aborts.ReceiveAsync(&abort)
-			r.end(ctx, cause{aborted: true, reason: reasonOf(abort)})
+			r.endPhase(ctx, cause{aborted: true, reason: reasonOf(abort)})
 		case progress.Len() > 0:
 			var p rollout.Progress
 			if progress.ReceiveAsync(&p) {
@@ -58,11 +58,11 @@ func (r *run) listen(ctx, started workflow.Context) {
 		case cancelled():
 			sawCancellation = true
 
-			r.end(ctx, cause{aborted: true, reason: "the workflow was cancelled"})
+			r.endPhase(ctx, cause{aborted: true, reason: "the workflow was cancelled"})
 		default:
 			sawBound = true
 
-			r.end(ctx, cause{
+			r.endPhase(ctx, cause{
 				overdue: true,
 				reason:  "the rollout's bound of " + r.spec.Limits.Rollout.String() + " ran out",
 			})
@@ -109,8 +109,8 @@ func (r *run) arm() {
 	}
 }
 
-// end ends the current phase early. The first cause is kept.
-func (r *run) end(ctx workflow.Context, c cause) {
+// endPhase ends the current phase early. The first cause is kept.
+func (r *run) endPhase(ctx workflow.Context, c cause) {
 	switch {
 	case r.cause.set():
 		return

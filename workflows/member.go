@@ -100,7 +100,7 @@ func (g *group) stopIfTaskIsBroken(ctx workflow.Context) {
 	}
 
 	if ended >= brokenAfter && ended < g.spec.Size {
-		g.end(
+		g.abortRollouts(
 			ctx,
 			ending{reason: fmt.Sprintf("the first %d members ended as %s: %s", ended, first.Outcome, first.Error)},
 		)
@@ -112,14 +112,14 @@ func (g *group) stopIfTaskIsBroken(ctx workflow.Context) {
 func (g *group) listen(ctx workflow.Context, cancelled workflow.Channel) {
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		cancelled.Receive(ctx, nil)
-		g.end(ctx, ending{aborted: true, reason: "the workflow was cancelled"})
+		g.abortRollouts(ctx, ending{aborted: true, reason: "the workflow was cancelled"})
 	})
 	aborts := workflow.GetSignalChannel(ctx, rollout.SignalAbort)
 
 	for {
 		var abort rollout.Abort
 		aborts.Receive(ctx, &abort)
-		g.end(ctx, ending{aborted: true, reason: reasonOf(abort)})
+		g.abortRollouts(ctx, ending{aborted: true, reason: reasonOf(abort)})
 	}
 }
 
@@ -136,13 +136,13 @@ func (g *group) arm() {
 	)
 	workflow.Go(g.ctx, func(ctx workflow.Context) {
 		if timer.Get(ctx, nil) == nil {
-			g.end(ctx, ending{reason: "the group's deadline of " + g.spec.Deadline.String() + " passed"})
+			g.abortRollouts(ctx, ending{reason: "the group's deadline of " + g.spec.Deadline.String() + " passed"})
 		}
 	})
 }
 
-// end aborts the running rollouts and starts no others. The first reason is kept.
-func (g *group) end(ctx workflow.Context, why ending) {
+// abortRollouts aborts the running rollouts and starts no others. The first reason is kept.
+func (g *group) abortRollouts(ctx workflow.Context, why ending) {
 	if g.ending != nil {
 		return
 	}

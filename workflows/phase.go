@@ -13,8 +13,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/temporalx/searchattr"
 )
 
-// begin enters a phase and returns its context, which end cancels.
-func (r *run) begin(p rollout.Phase) workflow.Context {
+// beginPhase enters a phase and returns its context, which end cancels.
+func (r *run) beginPhase(p rollout.Phase) workflow.Context {
 	r.enter(p)
 	ctx, cancel := workflow.WithCancel(r.ctx)
 	r.stop = cancel

@@ -49,7 +49,7 @@ func (r *run) checkScore(s rollout.Score) error {
 // awaitScore keeps the sandbox open until a client has graded the work. Without a score in time the outcome
 // is verifier_failed.
 func (r *run) awaitScore(a *attempt) error {
-	ctx := r.begin(rollout.PhaseScoring)
+	ctx := r.beginPhase(rollout.PhaseScoring)
 	bound := r.spec.Limits.Verifier
 	in := activities.HoldInput{Target: a.target, Proxied: a.proxied, Mode: r.spec.Mode}
 	holding, release := workflow.WithCancel(ctx)

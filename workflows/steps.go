@@ -64,7 +64,7 @@ func (r *run) onHost(ctx workflow.Context, s step) workflow.Context {
 
 // do runs an activity on the host as a phase.
 func (r *run) do(a *attempt, phase rollout.Phase, s step, activity, in, out any) error {
-	ctx := r.begin(phase)
+	ctx := r.beginPhase(phase)
 	return a.failed(phase, workflow.ExecuteActivity(r.onHost(ctx, s), activity, in).Get(ctx, out))
 }
 
@@ -72,7 +72,7 @@ func (r *run) do(a *attempt, phase rollout.Phase, s step, activity, in, out any)
 // the sandbox.
 func (r *run) create(a *attempt) error {
 	l := r.spec.Limits
-	ctx := workflow.WithActivityOptions(r.begin(rollout.PhaseQueued), workflow.ActivityOptions{
+	ctx := workflow.WithActivityOptions(r.beginPhase(rollout.PhaseQueued), workflow.ActivityOptions{
 		TaskQueue:              rollout.CreateQueue(r.spec.Sandbox.Backend),
 		ScheduleToStartTimeout: l.Queue,
 		ScheduleToCloseTimeout: l.Queue + createTries,

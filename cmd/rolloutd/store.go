@@ -41,7 +41,11 @@ func storeCommand(s std) *cobra.Command {
 func storeUsageCommand(s std) *cobra.Command {
 	asJSON := false
 	f := &settings{s: s}
-	cmd := &cobra.Command{Use: "du", Short: "Show what the store and this host's data folder hold by kind", Args: cli.Arguments()}
+	cmd := &cobra.Command{
+		Use:   "du",
+		Short: "Show what the store and this host's data folder hold by kind",
+		Args:  cli.Arguments(),
+	}
 	f.register(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the kinds as JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -103,9 +107,11 @@ func storePruneCommand(s std) *cobra.Command {
 			"without a result and task files.",
 	}
 	f.register(cmd)
-	cmd.Flags().StringVar(&older, "older-than", "", "age from which rollouts may be deleted, such as 30d or 36h; required")
+	cmd.Flags().
+		StringVar(&older, "older-than", "", "age from which rollouts may be deleted, such as 30d or 36h; required")
 	cmd.Flags().StringSliceVar(&outcomes, "outcome", nil, "only rollouts with these outcomes: "+rollout.OutcomeNames())
-	cmd.Flags().Int64Var(&maxMiB, "max-mib", 0, "delete only until the store holds at most this many MiB; 0: age decides alone")
+	cmd.Flags().
+		Int64Var(&maxMiB, "max-mib", 0, "delete only until the store holds at most this many MiB; 0: age decides alone")
 	cmd.Flags().BoolVar(&p.Undelivered, "undelivered", false,
 		"also delete rollouts of groups without a recorded delivery that a running producer may have made")
 	cmd.Flags().BoolVar(&remove, "delete", false, "delete them")
@@ -171,15 +177,15 @@ func keepCommand(s std) *cobra.Command {
 		}
 
 		return f.withStore(cmd.Context(), func(ctx context.Context, st *store.Store) error {
-			return keep(ctx, s.out, st, args[0], !off)
+			return setPinned(ctx, s.out, st, args[0], !off)
 		})
 	}
 
 	return cmd
 }
 
-// keep pins what a text begins, or ends that.
-func keep(ctx context.Context, out io.Writer, st *store.Store, begin string, on bool) error {
+// setPinned pins what a text begins, or ends that.
+func setPinned(ctx context.Context, out io.Writer, st *store.Store, begin string, on bool) error {
 	found, err := retention.IDs(ctx, st, begin)
 	if err != nil {
 		return err
@@ -212,7 +218,11 @@ func keep(ctx context.Context, out io.Writer, st *store.Store, begin string, on 
 }
 
 // completeStored completes the ids of rollouts and groups of the store.
-func (f *settings) completeStored(cmd *cobra.Command, _ []string, begin string) (ids []string, _ cobra.ShellCompDirective) {
+func (f *settings) completeStored(
+	cmd *cobra.Command,
+	_ []string,
+	begin string,
+) (ids []string, _ cobra.ShellCompDirective) {
 	err := f.withStore(cmd.Context(), func(ctx context.Context, st *store.Store) (err error) {
 		ids, err = retention.IDs(ctx, st, begin)
 		return err

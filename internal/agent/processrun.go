@@ -69,7 +69,7 @@ func (r *ProcessRun) Next(ctx context.Context) (Status, error) {
 
 	r.started = true
 	if !st.Running {
-		r.last, err = r.ended(ctx, st)
+		r.last, err = r.endedStatus(ctx, st)
 		return r.last, err
 	}
 
@@ -81,8 +81,8 @@ func (r *ProcessRun) Next(ctx context.Context) (Status, error) {
 	return r.last, nil
 }
 
-// ended is the status of a process that has ended.
-func (r *ProcessRun) ended(ctx context.Context, st wire.Status) (Status, error) {
+// endedStatus is the status of a process that has ended.
+func (r *ProcessRun) endedStatus(ctx context.Context, st wire.Status) (Status, error) {
 	if st.ExitCode != 0 || st.Signal != "" {
 		return Died(ctx, r.Sandbox, r.Name, st)
 	}

@@ -39,7 +39,7 @@ func SetTable(w io.Writer, results []TaskResult) {
 
 	for i, r := range results {
 		lines[i] = lineOf(r)
-		total.add(lines[i])
+		total.addTask(lines[i])
 
 		for k, p := range lines[i].passAtK {
 			tasks[k]++
@@ -86,8 +86,8 @@ func lineOf(r TaskResult) setLine {
 	return l
 }
 
-// add adds what is summed over tasks.
-func (l *setLine) add(task setLine) {
+// addTask adds what is summed over tasks.
+func (l *setLine) addTask(task setLine) {
 	l.rollouts += task.rollouts
 	l.graded += task.graded
 	l.usage.Add(task.usage)
@@ -118,7 +118,12 @@ func writeLines(w io.Writer, lines []setLine) {
 		}
 
 		fmt.Fprintf(
-			t, "\t%s\t%d\t%d\t%s\n", countsOf(l.outcomes), l.usage.PromptTokens, l.usage.CompletionTokens, cost(l.usage.CostUSD),
+			t,
+			"\t%s\t%d\t%d\t%s\n",
+			countsOf(l.outcomes),
+			l.usage.PromptTokens,
+			l.usage.CompletionTokens,
+			cost(l.usage.CostUSD),
 		)
 	}
 	// fails only if the output is closed

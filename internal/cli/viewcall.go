@@ -16,20 +16,20 @@ func callText(arguments string) string {
 	}
 
 	a := callArguments(args)
-	path, _ := a.take("filePath", "file_path", "path", "filename", "file")
+	path, _ := a.takeText("filePath", "file_path", "path", "filename", "file")
 
 	var lines []string
 	if path != "" {
 		lines = append(lines, path)
 	}
 
-	if command, ok := a.take("command", "cmd", "script"); ok {
+	if command, ok := a.takeText("command", "cmd", "script"); ok {
 		lines = append(lines, "$ "+command)
 	}
 
 	lines = append(lines, a.takeEdits()...)
 
-	if whole, ok := a.take("content", "contents", "file_text", "patch", "patchText", "diff", "code"); ok {
+	if whole, ok := a.takeText("content", "contents", "file_text", "patch", "patchText", "diff", "code"); ok {
 		lines = append(lines, whole)
 	}
 
@@ -43,8 +43,8 @@ func callText(arguments string) string {
 // callArguments are the arguments of a call that were not formatted yet.
 type callArguments map[string]json.RawMessage
 
-// take removes the first of the arguments that is a text, and returns it.
-func (a callArguments) take(names ...string) (string, bool) {
+// takeText removes the first of the arguments that is a text, and returns it.
+func (a callArguments) takeText(names ...string) (string, bool) {
 	for _, name := range names {
 		var s string
 		if raw, ok := a[name]; ok && json.Unmarshal(raw, &s) == nil {
@@ -78,8 +78,8 @@ func (a callArguments) takeEdits() (lines []string) {
 	}
 
 	for _, e := range list {
-		before, isEdit := e.take("oldString", "old_string", "old_str", "old")
-		after, isInsert := e.take("newString", "new_string", "new_str", "new")
+		before, isEdit := e.takeText("oldString", "old_string", "old_str", "old")
+		after, isInsert := e.takeText("newString", "new_string", "new_str", "new")
 
 		if isEdit || isInsert {
 			lines = append(lines, changedLines(before, after)...)

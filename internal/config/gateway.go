@@ -193,7 +193,12 @@ func (g Gateway) validate(p *problems) {
 
 	for _, name := range slices.Sorted(maps.Keys(g.Audit)) {
 		share := g.Audit[name]
-		p.check(share >= 0 && share <= 1, "gateway.audit."+name, "must be a share from 0 (none) to 1 (all), got %g", share)
+		p.check(
+			share >= 0 && share <= 1,
+			"gateway.audit."+name,
+			"must be a share from 0 (none) to 1 (all), got %g",
+			share,
+		)
 		p.endpoint("gateway.audit", name)
 	}
 
@@ -255,8 +260,8 @@ func (p *problems) endpoint(path, name string) {
 	)
 }
 
-// named parses numbers of endpoints: "vllm=64,default=8".
-func named(at func(*Config) *map[string]float64) func(*Config, string) error {
+// parseByName parses numbers of endpoints: "vllm=64,default=8".
+func parseByName(at func(*Config) *map[string]float64) func(*Config, string) error {
 	number := func(text string) (float64, error) { return strconv.ParseFloat(text, 64) }
 	return pairs(at, number, `must be pairs NAME=NUMBER such as "vllm=64,default=8"`)
 }

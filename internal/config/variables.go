@@ -44,7 +44,8 @@ func commonVariables() []Variable {
 			set:     text(func(c *Config) *string { return &c.EncryptionKey }),
 		},
 		{
-			Name: "ROLLOUTD_STORE_URL", Path: "store.url",
+			Name:    "ROLLOUTD_STORE_URL",
+			Path:    "store.url",
 			Default: "`store` in the data folder",
 			About:   "folder or bucket for results, traces and logs, the same for all hosts; [which](configuration.md#the-store)",
 			set:     text(func(c *Config) *string { return &c.Store.URL }),
@@ -292,19 +293,19 @@ func gatewayVariables() []Variable {
 			Name: "ROLLOUTD_GATEWAY_CALLS", Path: "gateway.calls",
 			Default: "none",
 			About:   "maximum number of concurrent requests, by endpoint",
-			set:     named(func(c *Config) *map[string]float64 { return &c.Gateway.Calls }),
+			set:     parseByName(func(c *Config) *map[string]float64 { return &c.Gateway.Calls }),
 		},
 		{
 			Name: "ROLLOUTD_GATEWAY_RATE", Path: "gateway.rate",
 			Default: "none",
 			About:   "maximum number of requests per second, by endpoint",
-			set:     named(func(c *Config) *map[string]float64 { return &c.Gateway.Rate }),
+			set:     parseByName(func(c *Config) *map[string]float64 { return &c.Gateway.Rate }),
 		},
 		{
 			Name: "ROLLOUTD_GATEWAY_BURST", Path: "gateway.burst",
 			Default: "the requests of one second",
 			About:   "size of a burst under a rate, by endpoint",
-			set:     named(func(c *Config) *map[string]float64 { return &c.Gateway.Burst }),
+			set:     parseByName(func(c *Config) *map[string]float64 { return &c.Gateway.Burst }),
 		},
 		{
 			Name: "ROLLOUTD_GATEWAY_CONTINUATION", Path: "gateway.continuation",
@@ -332,7 +333,7 @@ func gatewayVariables() []Variable {
 			Default: "none",
 			About: "share of turns that is [scored again](weights.md#audit-of-recorded-turns) in the background, " +
 				"by endpoint (`vllm=0.005`)",
-			set: named(func(c *Config) *map[string]float64 { return &c.Gateway.Audit }),
+			set: parseByName(func(c *Config) *map[string]float64 { return &c.Gateway.Audit }),
 		},
 		{
 			Name: "ROLLOUTD_GATEWAY_AUDIT_DROP", Path: "gateway.audit_drop",

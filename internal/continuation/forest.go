@@ -342,7 +342,7 @@ func (f *Forest) find(d Digest, messages []message) (best place) {
 }
 
 func same(a, b message) bool {
-	return a.role == b.role && a.said == b.said && a.reasoning == b.reasoning
+	return a.role == b.role && a.textHash == b.textHash && a.reasoning == b.reasoning
 }
 
 // Reply is what was sampled.

@@ -14,7 +14,7 @@ import (
 // own spelling: what a reply says must be equal, and not how its JSON is written.
 type message struct {
 	role      string
-	said      [sha256.Size]byte
+	textHash  [sha256.Size]byte
 	reasoning string
 	calls     []Call
 
@@ -65,7 +65,7 @@ func readMessage(raw json.RawMessage) (message, error) {
 	}
 	// strings always encode
 	all, _ := json.Marshal(said)
-	m.said = sha256.Sum256(all)
+	m.textHash = sha256.Sum256(all)
 
 	return m, nil
 }
@@ -118,5 +118,5 @@ func canonical(arguments string) string {
 
 // repeats reports whether a message of a request is a reply. An agent may leave out the thought, and may not change it.
 func (m *message) repeats(reply *message) bool {
-	return m.role == reply.role && m.said == reply.said && (m.reasoning == "" || m.reasoning == reply.reasoning)
+	return m.role == reply.role && m.textHash == reply.textHash && (m.reasoning == "" || m.reasoning == reply.reasoning)
 }

@@ -43,14 +43,14 @@ func (e endpoints) Load(ctx context.Context, name string) (catalog.Load, error) 
 	}
 
 	return catalog.Load{
-		Version: s.Version, InFlight: s.InFlight, Queued: s.Queued, PausedUntil: known(s.Until), Busy: s.Busy,
+		Version: s.Version, InFlight: s.InFlight, Queued: s.Queued, PausedUntil: timeOrNil(s.Until), Busy: s.Busy,
 		Unreachable: s.Unreachable,
-		SilentSince: known(s.SilentSince), Faults: s.Faults, Audit: auditOf(s.Audit),
+		SilentSince: timeOrNil(s.SilentSince), Faults: s.Faults, Audit: auditOf(s.Audit),
 	}, nil
 }
 
-// known is nil for a time that is not set.
-func known(at time.Time) *time.Time {
+// timeOrNil is nil for a time that is not set.
+func timeOrNil(at time.Time) *time.Time {
 	if at.IsZero() {
 		return nil
 	}
@@ -64,7 +64,10 @@ func auditOf(r *gatewayapi.AuditReport) *catalog.Audit {
 	}
 
 	a := catalog.Audit{
-		Turns: r.Turns, Marked: len(r.Marked), Skipped: r.Skipped, Versions: make([]catalog.AuditedVersion, len(r.Versions)),
+		Turns:    r.Turns,
+		Marked:   len(r.Marked),
+		Skipped:  r.Skipped,
+		Versions: make([]catalog.AuditedVersion, len(r.Versions)),
 	}
 	for i, v := range r.Versions {
 		a.Versions[i] = catalog.AuditedVersion(v)

@@ -37,7 +37,7 @@ func WatchStore(
 	h, w := newHealth(), newStoreWatch(full, log, registry)
 	h.problem.Store(w.Problem)
 
-	return h, func() { w.look(context.Background()) }
+	return h, func() { w.checkRoom(context.Background()) }
 }
 
 // Tidy does once what servers and workers do at intervals, so that nothing grows for ever.

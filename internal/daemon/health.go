@@ -81,8 +81,8 @@ func (w *storeWatch) Problem() string {
 	return w.problem.Load().(string)
 }
 
-// look compares the room of the store with its high-water marks. An error of the store itself changes nothing.
-func (w *storeWatch) look(ctx context.Context) {
+// checkRoom compares the room of the store with its high-water marks. An error of the store itself changes nothing.
+func (w *storeWatch) checkRoom(ctx context.Context) {
 	err := w.full(ctx)
 	if err != nil && !fault.Is(err, fault.Exhausted) {
 		return
@@ -113,7 +113,7 @@ func (w *storeWatch) run(ctx context.Context) error {
 	defer tick.Stop()
 
 	for {
-		w.look(ctx)
+		w.checkRoom(ctx)
 
 		select {
 		case <-ctx.Done():

@@ -34,7 +34,7 @@ func memoryTier() tier.Tier {
 // monitor decides when free memory is returned. A busy process would soon need the memory again.
 type monitor struct {
 	// bytes allocated at the last check
-	seen uint64
+	lastAllocated uint64
 
 	// bytes allocated when memory was last returned
 	returned uint64
@@ -48,9 +48,9 @@ type heap struct{ allocated, inUse uint64 }
 func (m *monitor) due(h heap) bool {
 	const leastBusy, leastWorth = 4 << 20, 8 << 20
 
-	atRest := h.allocated-m.seen < max(leastBusy, h.inUse/8)
+	atRest := h.allocated-m.lastAllocated < max(leastBusy, h.inUse/8)
 
-	m.seen = h.allocated
+	m.lastAllocated = h.allocated
 	if !atRest || h.allocated-m.returned < max(leastWorth, h.inUse/2) {
 		return false
 	}

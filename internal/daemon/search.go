@@ -34,15 +34,15 @@ func (s searchable) List(ctx context.Context, f rollout.Filter) (rollout.Page, e
 	return page, s.search.correct(ctx, page.Rollouts)
 }
 
-// ended is the begin of a cursor in the part of a list that the index has.
-const ended = "ended."
+// endedCursor is the begin of a cursor in the part of a list that the index has.
+const endedCursor = "ended."
 
 // listOfMemo lists the running rollouts that a filter selects by Temporal, which reads them all, and below them by the
 // index those that have ended.
 func (s searchable) listOfMemo(ctx context.Context, f rollout.Filter) (rollout.Page, error) {
 	page := rollout.Page{Rollouts: []rollout.Listed{}}
 
-	cursor, isEnded := strings.CutPrefix(f.Cursor, ended)
+	cursor, isEnded := strings.CutPrefix(f.Cursor, endedCursor)
 	if f.Status == "" && !isEnded {
 		running := f
 		running.Status = rollout.StatusRunning
@@ -57,7 +57,7 @@ func (s searchable) listOfMemo(ctx context.Context, f rollout.Filter) (rollout.P
 
 	// the index begins a page of its own
 	if len(page.Rollouts) == f.Limit {
-		page.Next = ended
+		page.Next = endedCursor
 		return page, nil
 	}
 
@@ -65,7 +65,7 @@ func (s searchable) listOfMemo(ctx context.Context, f rollout.Filter) (rollout.P
 
 	found, err := s.search.Search(ctx, f)
 	if found.Next != "" {
-		found.Next = ended + found.Next
+		found.Next = endedCursor + found.Next
 	}
 
 	found.Rollouts = append(page.Rollouts, found.Rollouts...)

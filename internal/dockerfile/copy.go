@@ -82,7 +82,11 @@ func (c copying) write(w io.Writer, view *image.Use, owners bool) error {
 
 	into = into || slash
 	if n := len(c.items) + len(c.texts); n > 1 && !into {
-		return fault.New(fault.Invalid, "with several sources the destination must be a folder and end with /, got %q", c.dest)
+		return fault.New(
+			fault.Invalid,
+			"with several sources the destination must be a folder and end with /, got %q",
+			c.dest,
+		)
 	}
 
 	for _, i := range c.items {
@@ -253,7 +257,11 @@ func decompressed(head *bufio.Reader, name string) (io.Reader, error) {
 	case bytes.HasPrefix(magic, bzip2Magic):
 		return bzip2.NewReader(head), nil
 	case bytes.HasPrefix(magic, xzMagic), bytes.HasPrefix(magic, zstdMagic):
-		return nil, fault.New(fault.Invalid, "%s: ADD unpacks tar files that are not compressed, or with gzip or bzip2", name)
+		return nil, fault.New(
+			fault.Invalid,
+			"%s: ADD unpacks tar files that are not compressed, or with gzip or bzip2",
+			name,
+		)
 	}
 
 	return head, nil
@@ -322,13 +330,13 @@ func (l *layerWriter) member(dest string, h *tar.Header, content io.Reader) erro
 
 // boundedReader fails past a number of bytes: a small compressed file may hold endless zeros.
 type boundedReader struct {
-	r    io.Reader
-	left int64
+	r         io.Reader
+	remaining int64
 }
 
 func (b *boundedReader) Read(p []byte) (int, error) {
 	n, err := b.r.Read(p)
-	if b.left -= int64(n); b.left < 0 {
+	if b.remaining -= int64(n); b.remaining < 0 {
 		return n, fault.New(fault.Invalid, "has more than %d bytes", int64(maxCopied))
 	}
 

@@ -71,8 +71,8 @@ type step struct {
 	build func(ctx context.Context, view *image.Use) (string, error)
 }
 
-// add adds a step with the key of all that it depends on, beside the steps before it.
-func (s *stage) add(st step, parts ...string) {
+// addStep adds a step with the key of all that it depends on, beside the steps before it.
+func (s *stage) addStep(st step, parts ...string) {
 	s.key = keyOf(append([]string{s.key}, parts...)...)
 	st.key = s.key
 	s.steps = append(s.steps, st)
@@ -121,7 +121,10 @@ func (p *plan) from(ctx context.Context, s *stage, n int, given instructions.Sta
 	}
 
 	if platform, err := expand(given.Platform); err != nil || platform != "" && !ownPlatform(platform) {
-		return errors.Join(err, fault.New(fault.Invalid, "FROM --platform=%s: this machine is %s", platform, platformName()))
+		return errors.Join(
+			err,
+			fault.New(fault.Invalid, "FROM --platform=%s: this machine is %s", platform, platformName()),
+		)
 	}
 
 	if name == "" {
@@ -411,27 +414,36 @@ func (p *plan) workdir(s *stage, c *instructions.WorkdirCommand) {
 
 	folder, user := s.workdir, s.user
 
-	s.add(step{text: "WORKDIR " + folder, at: c.Location(), build: func(ctx context.Context, view *image.Use) (string, error) {
-		l := newLayerWriter(io.Discard, view, p.a.Owners())
+	s.addStep(
+		step{
+			text: "WORKDIR " + folder,
+			at:   c.Location(),
+			build: func(ctx context.Context, view *image.Use) (string, error) {
+				l := newLayerWriter(io.Discard, view, p.a.Owners())
 
-		at, err := l.place(clean(folder))
-		if err != nil {
-			return "", err
-		}
+				at, err := l.place(clean(folder))
+				if err != nil {
+					return "", err
+				}
 
-		if exists, _, err := l.isFolder(at); err != nil || exists {
-			return "", err
-		}
+				if exists, _, err := l.isFolder(at); err != nil || exists {
+					return "", err
+				}
 
-		return p.write(ctx, func(w io.Writer) error {
-			l := newLayerWriter(w, view, p.a.Owners())
-			if err := (copying{chown: user}).setOwner(l); err != nil {
-				return err
-			}
+				return p.write(ctx, func(w io.Writer) error {
+					l := newLayerWriter(w, view, p.a.Owners())
+					if err := (copying{chown: user}).setOwner(l); err != nil {
+						return err
+					}
 
-			return errors.Join(l.parents(at), l.t.Close())
-		})
-	}}, "workdir", folder, user)
+					return errors.Join(l.parents(at), l.t.Close())
+				})
+			},
+		},
+		"workdir",
+		folder,
+		user,
+	)
 }
 
 // source is where a COPY takes its files from.
@@ -490,7 +502,13 @@ func (p *plan) tree(ctx context.Context, from source) (tree, error) {
 
 // copy plans a COPY or an ADD. What it takes from the context decides about its key; what it takes from a stage
 // follows from the key of the stage.
-func (p *plan) copy(s *stage, c instructions.Command, from source, files instructions.SourcesAndDest, cp copying) error {
+func (p *plan) copy(
+	s *stage,
+	c instructions.Command,
+	from source,
+	files instructions.SourcesAndDest,
+	cp copying,
+) error {
 	cp.texts, cp.dest = files.SourceContents, files.DestPath
 	if !path.IsAbs(cp.dest) {
 		folder := strings.HasSuffix(cp.dest, "/") || cp.dest == "." || strings.HasSuffix(cp.dest, "/.")
@@ -538,7 +556,9 @@ func (p *plan) copy(s *stage, c instructions.Command, from source, files instruc
 		return p.write(ctx, func(w io.Writer) error { return cp.write(w, view, p.a.Owners()) })
 	}
 
-	s.add(step{text: textOf(c), at: c.Location(), build: build}, append([]string{from.key, key}, files.SourcePaths...)...)
+	s.addStep(
+		step{text: textOf(c), at: c.Location(), build: build},
+		append([]string{from.key, key}, files.SourcePaths...)...)
 
 	return nil
 }

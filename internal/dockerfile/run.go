@@ -93,9 +93,11 @@ func (p *plan) run(ctx context.Context, s *stage, n int, c *instructions.RunComm
 		parts = append(parts, key)
 	}
 
-	s.add(step{text: textOf(c), at: c.Location(), build: func(ctx context.Context, view *image.Use) (string, error) {
-		return p.execute(ctx, r, view)
-	}}, parts...)
+	s.addStep(
+		step{text: textOf(c), at: c.Location(), build: func(ctx context.Context, view *image.Use) (string, error) {
+			return p.execute(ctx, r, view)
+		}},
+		parts...)
 
 	return nil
 }
@@ -212,12 +214,12 @@ func (p *plan) execute(ctx context.Context, r running, view *image.Use) (string,
 
 	status, changes, err := p.b.Runner.RunStep(ctx, step)
 	if err != nil {
-		return "", fault.Wrap(fault.KindOf(err), err, "RUN\n%s", out.end())
+		return "", fault.Wrap(fault.KindOf(err), err, "RUN\n%s", out.lastOutput())
 	}
 	defer changes.Close()
 
 	if status != 0 {
-		return "", fault.New(fault.Invalid, "RUN: exit status %d%s\n%s", status, p.hint(r), out.end())
+		return "", fault.New(fault.Invalid, "RUN: exit status %d%s\n%s", status, p.hint(r), out.lastOutput())
 	}
 
 	return p.write(ctx, func(w io.Writer) error { return writeChanges(w, changes) })
@@ -431,8 +433,8 @@ func (o *output) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// end is the last output.
-func (o *output) end() string {
+// lastOutput is the last output.
+func (o *output) lastOutput() string {
 	data := o.last.Bytes()
 
 	return strings.TrimSpace(strings.ToValidUTF8(string(data[max(0, len(data)-maxEnd):]), "?"))

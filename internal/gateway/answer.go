@@ -22,7 +22,7 @@ type answerKind int
 
 const (
 	// the endpoint's reply
-	whole answerKind = iota
+	wholeReply answerKind = iota
 
 	// an empty completion, which ends the agent's session
 	empty
@@ -94,7 +94,7 @@ func (r *route) replayed(ctx context.Context, ans answer) answer {
 
 	r.report.answered(r.Model.Label(), outcomeReplayed)
 
-	return answer{kind: whole, raw: raw, odd: true, turn: ans.entry.Turn, memory: held}
+	return answer{kind: wholeReply, raw: raw, odd: true, turn: ans.entry.Turn, memory: held}
 }
 
 // memoryPause is the time between two attempts to get memory.
@@ -134,8 +134,8 @@ func (r *route) deliver(req *http.Request, out *delivery, ans answer) {
 		return
 	}
 
-	body, err := r.body(out.ask, ans)
-	if err == nil && ans.kind == whole {
+	body, err := r.body(out.request, ans)
+	if err == nil && ans.kind == wholeReply {
 		body, err = out.rest(body)
 	}
 
@@ -153,7 +153,7 @@ func (r *route) deliver(req *http.Request, out *delivery, ans answer) {
 	gone := req.Context().Err() != nil
 	// Record the delivery before the last byte is sent: an agent may hang up as soon as it has read that byte.
 	most := max(len(body)-1, 0)
-	if err := out.write(body[:most]); err == nil && !gone && ans.kind == whole && r.trace != nil {
+	if err := out.write(body[:most]); err == nil && !gone && ans.kind == wholeReply && r.trace != nil {
 		if err := r.trace.Delivered(ans.turn); err != nil {
 			r.log.Error("delivery not noted", "turn", ans.turn, "error", err)
 		}
@@ -170,7 +170,7 @@ func (r *route) body(a *dialect.Request, ans answer) ([]byte, error) {
 		err       error
 	)
 
-	if ans.kind == whole {
+	if ans.kind == wholeReply {
 		if rawjson.IsObject(ans.raw) != a.Stream && !a.Translated() {
 			raw := a.View.Of(ans.raw)
 			if ans.odd {

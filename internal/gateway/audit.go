@@ -73,7 +73,7 @@ type audits struct {
 	of map[string]gatewayapi.AuditReport
 }
 
-func (a *audits) keep(name string, r gatewayapi.AuditReport) {
+func (a *audits) storeReport(name string, r gatewayapi.AuditReport) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 
@@ -143,7 +143,7 @@ func (s *Server) Audit(ctx context.Context, name string, in gatewayapi.AuditRequ
 	}
 
 	report := run.finish()
-	s.audits.keep(name, report)
+	s.audits.storeReport(name, report)
 
 	return report, context.Cause(ctx)
 }
@@ -280,7 +280,12 @@ func (c candidate) comparable(rec *trace.Record, most int) string {
 	named := rec.ModelVersion != "" && rec.ModelVersion != reply.Unlabelled
 
 	switch {
-	case rec.Eval, rec.Constrained != "", len(rec.Flaws) > 0, n == 0, len(rec.Logprobs) != n, len(rec.PromptTokenIDs) == 0:
+	case rec.Eval,
+		rec.Constrained != "",
+		len(rec.Flaws) > 0,
+		n == 0,
+		len(rec.Logprobs) != n,
+		len(rec.PromptTokenIDs) == 0:
 		return skipUntrained
 	case images.Count(reply.API(rec.API), rec.Request) > 0:
 		return skipImages
@@ -341,8 +346,8 @@ func (r *route) weightsNow(engine, named string) string {
 
 var errTooLong = errors.New("more tokens than an audit scores at once")
 
-// rescore asks an engine for the log probabilities of a turn's tokens, which it computes with an empty cache. It returns
-// the version that the engine names; "": none.
+// rescore asks an engine for the log probabilities of a turn's tokens, which it computes with an empty cache. It
+// returns the version that the engine names; "": none.
 func (c candidate) rescore(
 	ctx context.Context,
 	engine string,

@@ -27,7 +27,7 @@ func (a *audits) offer(c candidate) {
 
 // sampleAudit offers a share of the recorded turns of the agent to the background audit.
 func (r *route) sampleAudit(c *call) {
-	if r.trace == nil || !isTurn(c.ask.Kind) || rand.Float64() >= r.auditShare {
+	if r.trace == nil || !isTurn(c.request.Kind) || rand.Float64() >= r.auditShare {
 		return
 	}
 
@@ -55,7 +55,7 @@ func (s *Server) auditOne(ctx context.Context, runs map[string]*auditRun, c cand
 	name := c.Model.Upstream()
 
 	run := runs[name]
-	if run == nil || run.seen() >= maxBackground {
+	if run == nil || run.numChecked() >= maxBackground {
 		run = newAuditRun(gatewayapi.AuditRequest{
 			Limit: defaultAuditLimit, Tokens: defaultAuditTokens, Drop: s.options.AuditDrop,
 		})
@@ -73,11 +73,11 @@ func (s *Server) auditOne(ctx context.Context, runs map[string]*auditRun, c cand
 		run.turn(ctx, c)
 	}
 
-	s.audits.keep(name, run.finish())
+	s.audits.storeReport(name, run.finish())
 }
 
-// seen returns the number of turns that were scored or skipped.
-func (a *auditRun) seen() int {
+// numChecked returns the number of turns that were scored or skipped.
+func (a *auditRun) numChecked() int {
 	n := a.report.Turns
 	for _, skipped := range a.report.Skipped {
 		n += skipped

@@ -32,16 +32,16 @@ type spending struct {
 	completion int64
 }
 
-func (s *spending) add(c spent) {
+func (s *spending) addSpent(c spent) {
 	if c.reached {
-		s.begin(c.kind)
+		s.beginCall(c.kind)
 	}
 
 	s.prompt += c.usage.PromptTokens
 	s.completion += c.usage.CompletionTokens
 }
 
-func (s *spending) begin(k rollout.TurnKind) {
+func (s *spending) beginCall(k rollout.TurnKind) {
 	if k == rollout.KindTitle {
 		s.titles++
 		return
@@ -76,7 +76,7 @@ func (r *route) overBudget(k rollout.TurnKind) bool {
 func (r *route) spentBudget(k rollout.TurnKind) string {
 	with := r.spending
 	for _, c := range r.inFlight {
-		with.begin(c.ask.Kind)
+		with.beginCall(c.request.Kind)
 	}
 
 	free := k == rollout.KindTitle && with.titles == 0

@@ -11,8 +11,8 @@ import (
 // call is one call of the agent. It is independent of the requests that wait for it: when the model channel
 // breaks, the sandbox repeats its request on the next connection and joins the same call.
 type call struct {
-	id  string
-	ask *dialect.Request
+	id      string
+	request *dialect.Request
 
 	// set if the reply is passed on as it arrives
 	live     *upstream.Live
@@ -56,7 +56,7 @@ const leaveGrace = 50 * time.Millisecond
 // delivered the answer.
 func (r *route) answer(ctx context.Context, id string, d *delivery) (_ answer, over func(), _ bool) {
 	for {
-		c, ans := r.join(id, d.ask)
+		c, ans := r.join(id, d.request)
 		if c == nil {
 			ans = r.replayed(ctx, ans)
 			return ans, ans.memory.Release, ans.kind != interrupted
@@ -110,11 +110,11 @@ func (r *route) join(id string, a *dialect.Request) (*call, answer) {
 		return nil, answer{kind: empty}
 	}
 
-	return r.begin(id, a), answer{}
+	return r.beginCall(id, a), answer{}
 }
 
-// begin starts a call. r.mu is held.
-func (r *route) begin(id string, a *dialect.Request) *call {
+// beginCall starts a call. r.mu is held.
+func (r *route) beginCall(id string, a *dialect.Request) *call {
 	ctx, cancel := context.WithCancelCause(r.working)
 
 	var shown *upstream.Live
@@ -127,7 +127,7 @@ func (r *route) begin(id string, a *dialect.Request) *call {
 	r.endPromptWait()
 	c := &call{
 		id:      id,
-		ask:     a,
+		request: a,
 		live:    shown,
 		turn:    r.latestTurn,
 		began:   time.Now(),
@@ -171,7 +171,7 @@ func (r *route) delivered(c *call) {
 
 // releaseAnswer releases the memory of an answer that no request delivers any more. r.mu is held.
 func (r *route) releaseAnswer(c *call) {
-	if c.settled && (c.waiters <= 0 || c.result.kind != whole) {
+	if c.settled && (c.waiters <= 0 || c.result.kind != wholeReply) {
 		c.result.memory.Release()
 	}
 }
@@ -205,12 +205,13 @@ func (r *route) abandon(c *call) {
 	case !expected:
 		c.cancel(errHungUp)
 	default:
-		time.AfterFunc(r.hold, func() { r.drop(c, joins) })
+		time.AfterFunc(r.hold, func() { r.cancelAbandoned(c, joins) })
 	}
 }
 
-// drop cancels the call unless another request has joined since: that request starts its own timer when it leaves.
-func (r *route) drop(c *call, joins int) {
+// cancelAbandoned cancels the call unless another request has joined since: that request starts its own timer when it
+// leaves.
+func (r *route) cancelAbandoned(c *call, joins int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 

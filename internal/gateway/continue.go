@@ -19,7 +19,7 @@ import (
 
 // continued makes the call: by the ids of the conversation that it continues, if there are any.
 func (r *route) continued(ctx context.Context, c *call) *upstream.Result {
-	if !r.continuable(c.ask) {
+	if !r.continuable(c.request) {
 		return r.called(ctx, c)
 	}
 
@@ -28,14 +28,14 @@ func (r *route) continued(ctx context.Context, c *call) *upstream.Result {
 		return &upstream.Result{Problem: refusal(plan.Fallback)}
 	}
 
-	c.ask.Fallback = plan.Fallback
+	c.request.Fallback = plan.Fallback
 	res := r.called(ctx, c)
 
-	if r.refusesIDs(c.ask, res) && ctx.Err() == nil {
+	if r.refusesIDs(c.request, res) && ctx.Err() == nil {
 		// the messages may be shorter, or another engine may be at the address
 		res.Memory.Release()
 
-		c.ask.Prompt, c.ask.Fallback = dialect.PromptIDs{}, continuation.IDsRefused+res.Problem.Text
+		c.request.Prompt, c.request.Fallback = dialect.PromptIDs{}, continuation.IDsRefused+res.Problem.Text
 		res = r.called(ctx, c)
 	}
 
@@ -57,7 +57,8 @@ func refusal(reason string) *upstream.Problem {
 // continuable reports whether a call may continue a conversation by ids: of the agent or a subagent, and its endpoint
 // names ids on this API. A call from the host that gives a reason continues by messages.
 func (r *route) continuable(a *dialect.Request) bool {
-	if r.continuation == rollout.ContinuationMessages || r.trace == nil || a.API != reply.Chat || !a.NeedsIDs || !isTurn(a.Kind) ||
+	if r.continuation == rollout.ContinuationMessages || r.trace == nil || a.API != reply.Chat || !a.NeedsIDs ||
+		!isTurn(a.Kind) ||
 		a.Fallback != "" {
 		return false
 	}
@@ -79,12 +80,12 @@ func (r *route) refusesIDs(a *dialect.Request, res *upstream.Result) bool {
 func (r *route) plan(ctx context.Context, c *call) continuation.Plan {
 	r.regrown.Do(r.regrow)
 
-	render, err := r.renderOf(c.ask)
+	render, err := r.renderOf(c.request)
 	if err != nil {
 		return continuation.Plan{}
 	}
 
-	digest, messages := promptParts(c.ask.Body)
+	digest, messages := promptParts(c.request.Body)
 
 	by := r.takesIDs()
 	if by == "" && r.continuation != rollout.ContinuationRequired {
@@ -102,8 +103,8 @@ func (r *route) plan(ctx context.Context, c *call) continuation.Plan {
 
 	plan := r.forest.Plan(ctx, render, digest, messages)
 	if plan.Prompt != nil {
-		c.ask.Prompt = dialect.PromptIDs{IDs: plan.Prompt, By: cmp.Or(by, rollout.PromptKVTransfer)}
-		r.noteTakesIDs(c.ask.Prompt.By)
+		c.request.Prompt = dialect.PromptIDs{IDs: plan.Prompt, By: cmp.Or(by, rollout.PromptKVTransfer)}
+		r.noteTakesIDs(c.request.Prompt.By)
 	}
 
 	return plan
@@ -133,9 +134,9 @@ func (r *route) noteTakesIDs(by rollout.PromptMember) {
 
 // noteReply adds the call to the conversations, and compares the prompt that the endpoint used with the one sent.
 func (r *route) noteReply(c *call, plan continuation.Plan, res *upstream.Result) {
-	if sent := c.ask.Prompt.IDs; sent != nil && !slices.Equal(sent, res.Reply.PromptTokenIDs) {
+	if sent := c.request.Prompt.IDs; sent != nil && !slices.Equal(sent, res.Reply.PromptTokenIDs) {
 		r.forest.Stop(continuation.IDsIgnored)
-		c.ask.Fallback = continuation.IDsIgnored
+		c.request.Fallback = continuation.IDsIgnored
 
 		if r.continuation == rollout.ContinuationRequired {
 			res.Problem = refusal(continuation.IDsIgnored)
@@ -144,14 +145,14 @@ func (r *route) noteReply(c *call, plan continuation.Plan, res *upstream.Result)
 	}
 
 	switch {
-	case c.ask.Fallback != "":
-		r.report.continuation.WithLabelValues(r.Model.Label(), continuation.WordOf(c.ask.Fallback)).Inc()
-	case c.ask.Prompt.IDs != nil:
+	case c.request.Fallback != "":
+		r.report.continuation.WithLabelValues(r.Model.Label(), continuation.WordOf(c.request.Fallback)).Inc()
+	case c.request.Prompt.IDs != nil:
 		r.report.continuation.WithLabelValues(r.Model.Label(), "ids").Inc()
 	}
 
-	if said, ok := replyOf(c.ask.Body, res.Raw, res.Reply.PromptTokenIDs, res.Reply.TokenIDs); ok {
-		said.Turn, said.Rendered = c.turn, c.ask.Prompt.IDs == nil
+	if said, ok := replyOf(c.request.Body, res.Raw, res.Reply.PromptTokenIDs, res.Reply.TokenIDs); ok {
+		said.Turn, said.Rendered = c.turn, c.request.Prompt.IDs == nil
 		r.forest.Add(plan, said)
 	}
 }

@@ -17,8 +17,8 @@ const keepAlive = ": keep-alive\n\n"
 // delivery writes an answer to the agent. It sends the status as late as possible: until then a failure can
 // have its own status, and a sandbox whose channel breaks asks again.
 type delivery struct {
-	w   http.ResponseWriter
-	ask *dialect.Request
+	w       http.ResponseWriter
+	request *dialect.Request
 
 	// interval of keep-alive comments in a stream; 0: none
 	beat time.Duration
@@ -42,7 +42,7 @@ func (d *delivery) await(ctx context.Context, c *call) error {
 
 	var beats <-chan time.Time
 
-	if d.ask.Events() && d.beat > 0 {
+	if d.request.Events() && d.beat > 0 {
 		ticker := time.NewTicker(d.beat)
 		defer ticker.Stop()
 
@@ -101,7 +101,7 @@ func (d *delivery) write(p []byte) error {
 		d.statusSent = true
 		d.w.Header().Set("Content-Type", "application/json")
 
-		if d.ask.Events() {
+		if d.request.Events() {
 			d.w.Header().Set("Content-Type", "text/event-stream")
 			d.w.Header().Set("Cache-Control", "no-cache")
 		}
@@ -116,11 +116,11 @@ func (d *delivery) write(p []byte) error {
 // and does not retry unless the text names a transient failure.
 func (d *delivery) refuse(status int, text, code string) {
 	if !d.statusSent {
-		refuse(d.w, d.ask.Agent, status, text, code)
+		refuse(d.w, d.request.Agent, status, text, code)
 		return
 	}
 
 	seen, _ := d.live.From(0)
 	// the caller may have hung up
-	_ = d.write(d.ask.Agent.Broken(text, code, seen[:d.sent]))
+	_ = d.write(d.request.Agent.Broken(text, code, seen[:d.sent]))
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/trajectory/sequence"
 )
 
-// expertBook knows whose routed experts are recorded, so that a call adds only the rows of its own tokens: the experts of
-// a token depend on no later one. It is safe for concurrent use; the zero value asks for none.
+// expertBook knows whose routed experts are recorded, so that a call adds only the rows of its own tokens: the experts
+// of a token depend on no later one. It is safe for concurrent use; the zero value asks for none.
 type expertBook struct {
 	// whether calls ask for routed experts
 	wanted bool
@@ -105,29 +105,29 @@ func (r *route) regrowExperts() {
 
 // askExperts leaves the rows out of a call that are recorded, where it sends its prompt as ids.
 func (r *route) askExperts(c *call) {
-	if !c.ask.Experts.Asked {
+	if !c.request.Experts.Asked {
 		return
 	}
 
 	r.experts.regrown.Do(r.regrowExperts)
 
-	prompt := c.ask.PromptOf()
+	prompt := c.request.PromptOf()
 	c.expertBase = r.experts.find(prompt)
-	c.ask.Experts.From = c.expertBase.shared(prompt)
+	c.request.Experts.From = c.expertBase.shared(prompt)
 }
 
 // keepExperts adds the routed experts of a reply to its record, or why it has none.
 func (r *route) keepExperts(c *call, res *upstream.Result, rec *trace.Record) {
-	if !c.ask.Experts.Asked || res.Problem != nil {
+	if !c.request.Experts.Asked || res.Problem != nil {
 		return
 	}
 
 	base := c.expertBase
-	if c.ask.Experts.From == 0 {
+	if c.request.Experts.From == 0 {
 		base = r.experts.find(rec.PromptTokenIDs)
 	}
 
-	own, start, err := ownExperts(res.Replay.Experts, rec, base, c.ask.Experts.From)
+	own, start, err := ownExperts(res.Replay.Experts, rec, base, c.request.Experts.From)
 	if err != nil {
 		rec.Experts = &rollout.RoutedExperts{Missing: err.Error()}
 		return

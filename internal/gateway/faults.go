@@ -114,7 +114,7 @@ func (r *route) mayReplace(c *call) bool {
 
 	r.replaced++
 
-	return r.spentBudget(c.ask.Kind) == ""
+	return r.spentBudget(c.request.Kind) == ""
 }
 
 // setAside records a reply that the agent does not get, as a turn of its own, and makes the call that of the next turn.
@@ -132,7 +132,7 @@ func (r *route) setAside(ctx context.Context, c *call, res *upstream.Result, n i
 	r.mu.Lock()
 	defer r.mu.Unlock()
 
-	r.count(spent{kind: c.ask.Kind, usage: rec.Usage, complete: true, reached: true})
+	r.count(spent{kind: c.request.Kind, usage: rec.Usage, complete: true, reached: true})
 	r.waitTime.add(rec.Began.Add(rec.Latency), rec.Owed)
 
 	r.latestTurn++
@@ -144,7 +144,7 @@ func (r *route) setAside(ctx context.Context, c *call, res *upstream.Result, n i
 // examine looks for signs of a fault in the reply to a chat completion of the agent or a subagent. It returns the zero
 // value if there is none.
 func (r *route) examine(c *call, res *upstream.Result) engineFault {
-	if r.trace == nil || !isTurn(c.ask.Kind) {
+	if r.trace == nil || !isTurn(c.request.Kind) {
 		return engineFault{}
 	}
 
@@ -152,7 +152,7 @@ func (r *route) examine(c *call, res *upstream.Result) engineFault {
 		return faultOf(res.Problem)
 	}
 
-	tools := toolNames(c.ask)
+	tools := toolNames(c.request)
 	if len(tools) == 0 {
 		return engineFault{}
 	}
@@ -186,7 +186,9 @@ func lostCalls(way markup.Way, sampled, delivered int) engineFault {
 
 	f.text = fmt.Sprintf(
 		"the model sampled %d calls in the form %s, as this endpoint delivered them before, and the reply has %d, or not whole",
-		sampled, way.Form, delivered,
+		sampled,
+		way.Form,
+		delivered,
 	)
 
 	return f

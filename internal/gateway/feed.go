@@ -51,7 +51,7 @@ type watch struct {
 	pause time.Duration
 
 	// the version that the reader has
-	known int64
+	knownVersion int64
 	// Guarded by the feed's lock.
 	marked bool
 
@@ -67,7 +67,7 @@ func NewFeed(r Routes) *Feed {
 // Add starts a watch under an unused key. The reader already has the status of version since. After a
 // change there is none for the time of pause. A route that does not exist is reported as a change.
 func (f *Feed) Add(key uint64, id string, since int64, pause time.Duration) error {
-	w := &watch{feed: f, key: key, known: since, pause: pause}
+	w := &watch{feed: f, key: key, knownVersion: since, pause: pause}
 
 	var missing error
 	if w.version, w.status, missing = f.routes.Watched(id); missing != nil {
@@ -205,8 +205,8 @@ func (f *Feed) changes(ready []*watch) []gatewayapi.WatchChange {
 		case err != nil:
 			f.Remove(w.key)
 			changes = append(changes, gatewayapi.FailedWatch(w.key, err))
-		case s.Version != w.known:
-			w.known = s.Version
+		case s.Version != w.knownVersion:
+			w.knownVersion = s.Version
 			changes = append(changes, gatewayapi.WatchChange{Watch: w.key, Status: &s})
 		}
 	}

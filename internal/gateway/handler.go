@@ -136,7 +136,7 @@ func (r *route) serveCall(w http.ResponseWriter, req *http.Request, d *dialect.D
 		}
 	}
 
-	out := &delivery{w: w, ask: a, beat: r.keepAlive, fromHost: fromHost}
+	out := &delivery{w: w, request: a, beat: r.keepAlive, fromHost: fromHost}
 
 	ans, over, ok := r.answer(req.Context(), callID(req), out)
 	if !ok {

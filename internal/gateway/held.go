@@ -20,7 +20,7 @@ func (r *route) callHeld(c *call, s HeldSpan) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 
-	if awaited(c.ask.Kind) {
+	if awaited(c.request.Kind) {
 		r.addHeld(s)
 		// even after a short span: the status may have reported a pause
 		r.version.Note()
@@ -33,7 +33,7 @@ func (r *route) addHeld(s HeldSpan) {
 		return
 	}
 
-	r.held.Add(s)
+	r.heldTime.Add(s)
 	r.version.Note()
 }
 
@@ -46,7 +46,7 @@ func (r *route) heldBy(now time.Time) (total HeldTime, holding bool) {
 	}
 
 	for _, c := range r.inFlight {
-		if !awaited(c.ask.Kind) {
+		if !awaited(c.request.Kind) {
 			continue
 		}
 
@@ -59,7 +59,7 @@ func (r *route) heldBy(now time.Time) (total HeldTime, holding bool) {
 		open = append(open, s)
 	}
 
-	return r.held.With(open...), len(open) > 0
+	return r.heldTime.With(open...), len(open) > 0
 }
 
 // suspended returns the span since the latest mark if the gateway's process or machine was suspended
@@ -80,7 +80,7 @@ func (r *route) suspended(now time.Time) HeldSpan {
 
 // hasCalled reports whether the agent has called its endpoint. r.mu is held.
 func (r *route) hasCalled() bool {
-	return !r.first.IsZero() || !r.promptWait.since.IsZero() || r.held.Sum() > 0
+	return !r.first.IsZero() || !r.promptWait.since.IsZero() || r.heldTime.Sum() > 0
 }
 
 // settleHeld merges spans that no later span can overlap: later spans begin after the start of the oldest
@@ -97,7 +97,7 @@ func (r *route) settleHeld() {
 		}
 	}
 
-	r.held.Settle(oldest)
+	r.heldTime.Settle(oldest)
 }
 
 // mark returns the route's part of the gateway's mark; false: the agent has not called its endpoint.
@@ -116,7 +116,7 @@ func (r *route) mark(now time.Time) (HeldRoute, bool) {
 
 	m := HeldRoute{Held: total, First: r.first}
 	for _, c := range r.inFlight {
-		if awaited(c.ask.Kind) {
+		if awaited(c.request.Kind) {
 			m.Calls = append(m.Calls, HeldCall{Turn: c.turn, Began: c.began})
 		}
 	}
@@ -126,7 +126,7 @@ func (r *route) mark(now time.Time) (HeldRoute, bool) {
 
 // loadHeld adds the held time that the mark of an earlier gateway process has for the route.
 func (r *route) loadHeld(m HeldMark, now time.Time) {
-	r.held, r.first = m.Recall(r.journal.Trace, r.recordedTurn, r.first, now)
+	r.heldTime, r.first = m.Recall(r.journal.Trace, r.recordedTurn, r.first, now)
 }
 
 // recordedTurn reports whether the call of a turn was completed. A call that ended with the gateway is made again.
@@ -146,7 +146,7 @@ func (r *route) recordedTurn(turn int) bool {
 
 // stopped counts a call that ended with the gateway. r.mu is held.
 func (r *route) stopped(c *call, rec *trace.Record) {
-	if awaited(c.ask.Kind) && rec.Broken == brokenByStop {
+	if awaited(c.request.Kind) && rec.Broken == brokenByStop {
 		r.addHeld(HeldSpan{From: c.began, To: time.Now()})
 	}
 }

@@ -126,10 +126,10 @@ func (r *route) called(ctx context.Context, c *call) *upstream.Result {
 	r.askExperts(c)
 
 	return r.upstream.Complete(ctx, &upstream.Spec{
-		Request:     c.ask,
+		Request:     c.request,
 		Live:        c.live,
 		Engines:     r.engines,
-		Path:        string(c.ask.API),
+		Path:        string(c.request.API),
 		Key:         r.key,
 		ClientGiven: r.Model.ClientGiven(),
 		Progress:    &c.progress,
@@ -151,10 +151,10 @@ func (r *route) record(c *call, res *upstream.Result) *trace.Record {
 		Head: trace.Head{
 			Turn:         c.turn,
 			CallID:       c.id,
-			API:          string(c.ask.API),
-			Kind:         c.ask.Kind,
-			Lineage:      c.ask.Lineage,
-			Rewritten:    c.ask.Changes.JSON(),
+			API:          string(c.request.API),
+			Kind:         c.request.Kind,
+			Lineage:      c.request.Lineage,
+			Rewritten:    c.request.Changes.JSON(),
 			Flaws:        res.Reply.Flaws,
 			FinishReason: res.Reply.FinishReason,
 			Usage:        res.Reply.Usage,
@@ -164,16 +164,16 @@ func (r *route) record(c *call, res *upstream.Result) *trace.Record {
 			Status:       res.Status,
 			Tries:        res.Tries,
 			Owed:         res.Owed,
-			Constrained:  c.ask.Constrained,
+			Constrained:  c.request.Constrained,
 			ModelVersion: res.Reply.ModelVersion,
 			Versions:     res.Reply.Versions,
 			Eval:         r.Model.Purpose == rollout.PurposeEval,
-			Fixes:        c.ask.Fixes,
+			Fixes:        c.request.Fixes,
 			Repaired:     res.Repaired,
-			Fallback:     c.ask.Fallback,
+			Fallback:     c.request.Fallback,
 			Masked:       c.masked,
 		},
-		Request: c.ask.Body, Reply: res.Raw, PromptAt: res.Reply.PromptAt,
+		Request: c.request.Body, Reply: res.Raw, PromptAt: res.Reply.PromptAt,
 		PromptTokenIDs: res.Reply.PromptTokenIDs, TokenIDs: res.Reply.TokenIDs, Logprobs: res.Reply.Logprobs,
 	}
 	// a broken reply may end before its usage
@@ -186,7 +186,7 @@ func (r *route) record(c *call, res *upstream.Result) *trace.Record {
 		rec.Reply, rec.PromptAt = nil, rawjson.Span{}
 	}
 
-	if isTurn(c.ask.Kind) {
+	if isTurn(c.request.Kind) {
 		rec.Usage.Turns = 1
 	}
 
@@ -238,7 +238,7 @@ func (r *route) reason(p *upstream.Problem) string {
 func (r *route) answerOf(c *call, res *upstream.Result) answer {
 	p := res.Problem
 	if p == nil {
-		return answer{kind: whole, raw: res.Raw, odd: res.Reply.Odd, turn: c.turn}
+		return answer{kind: wholeReply, raw: res.Raw, odd: res.Reply.Odd, turn: c.turn}
 	}
 
 	switch p.Class {
@@ -296,7 +296,7 @@ func (r *route) unrecorded(err error, text string) answer {
 
 // settle counts the call and gives its answer to all waiting requests.
 func (r *route) settle(c *call, res *upstream.Result, rec *trace.Record, ans answer) {
-	failure, own := ans.failure, awaited(c.ask.Kind)
+	failure, own := ans.failure, awaited(c.request.Kind)
 
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -304,7 +304,7 @@ func (r *route) settle(c *call, res *upstream.Result, rec *trace.Record, ans ans
 	switch {
 	case !own:
 	case res.Problem == nil:
-		r.dialect = c.ask.Dialect
+		r.dialect = c.request.Dialect
 	case failure == nil && !r.otherAPI(c, res.Problem):
 		failure = res.Problem.Failure(res.Status)
 	}
@@ -317,9 +317,9 @@ func (r *route) settle(c *call, res *upstream.Result, rec *trace.Record, ans ans
 
 	r.noteTimes(time.Now())
 	r.count(spent{
-		kind:     c.ask.Kind,
+		kind:     c.request.Kind,
 		usage:    rec.Usage,
-		complete: ans.kind == whole,
+		complete: ans.kind == wholeReply,
 		reached:  res.Tries > 0 && rec.Broken != brokenByStop,
 	})
 
@@ -367,5 +367,5 @@ func (r *route) noteGivenUp(res *upstream.Result) {
 // answers the agent. Any process that counts as the agent can make such a call, and could end an attempt
 // without a grade. r.mu is held.
 func (r *route) otherAPI(c *call, p *upstream.Problem) bool {
-	return p.Class == upstream.Refused && r.usage.Turns > 0 && c.ask.API != r.dialect.API && !r.onHost()
+	return p.Class == upstream.Refused && r.usage.Turns > 0 && c.request.API != r.dialect.API && !r.onHost()
 }

@@ -148,7 +148,7 @@ func (r *reporter) settled(endpoint string, c *call, res *upstream.Result, ans a
 		r.cost.WithLabelValues(endpoint).Add(used.CostUSD)
 	}
 
-	if ans.kind != whole {
+	if ans.kind != wholeReply {
 		r.calls.WithLabelValues(endpoint, outcomeOf(res, ans)).Inc()
 		return
 	}
@@ -182,7 +182,7 @@ func (r *route) startSpan(ctx context.Context, c *call) (context.Context, oteltr
 			attribute.String("rollout.id", r.RolloutID),
 			attribute.Int("rollout.attempt", r.Attempt),
 			attribute.Int("turn", c.turn),
-			attribute.String("turn.kind", string(c.ask.Kind)),
+			attribute.String("turn.kind", string(c.request.Kind)),
 			attribute.String("gen_ai.request.model", r.Model.Name),
 		)
 	}

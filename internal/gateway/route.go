@@ -131,7 +131,7 @@ type route struct {
 	// of all calls
 	spending spending
 	waitTime waitTime
-	held     HeldTime
+	heldTime HeldTime
 
 	// time of the gateway's last mark, or of the route's opening; wall clock
 	lastMark time.Time
@@ -240,7 +240,7 @@ func (r *route) noteTimes(times ...time.Time) {
 
 // count adds the usage of a call. Of a call without a complete reply the status has only the cost. r.mu is held.
 func (r *route) count(c spent) {
-	r.spending.add(c)
+	r.spending.addSpent(c)
 
 	r.usage.CostUSD += c.usage.CostUSD
 	if !c.complete {

@@ -64,13 +64,13 @@ func (s *Server) Open(def gatewayapi.Route) error {
 	}
 
 	r.admission = s.upstreams.Join(r.Model.Upstream())
-	s.add(r)
+	s.addRoute(r)
 
 	return nil
 }
 
-// add registers the route, and serves it if the server runs.
-func (s *Server) add(r *route) {
+// addRoute registers the route, and serves it if the server runs.
+func (s *Server) addRoute(r *route) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
@@ -157,7 +157,9 @@ func (r *route) countRecorded() {
 	for _, e := range r.trace.Entries() {
 		r.latestTurn = max(r.latestTurn, e.Turn)
 		r.noteTimes(e.Began, e.Ended)
-		r.count(spent{kind: e.Kind, usage: e.Usage, complete: e.Whole, reached: e.Tries > 0 && e.Broken != brokenByStop})
+		r.count(
+			spent{kind: e.Kind, usage: e.Usage, complete: e.Whole, reached: e.Tries > 0 && e.Broken != brokenByStop},
+		)
 
 		if awaited(e.Kind) {
 			r.waitTime.add(e.Ended, e.Owed)

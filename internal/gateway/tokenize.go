@@ -168,7 +168,7 @@ const promptTime = 15 * time.Second
 // addPrompt fetches the ids of a prompt if the reply has only those of the completion, as for a vLLM that
 // writes tokens as ids. It drops ids whose number differs from the engine's count.
 func (r *route) addPrompt(ctx context.Context, c *call, res *upstream.Result) {
-	if r.trace == nil || res.Problem != nil || c.ask.API != reply.Chat || len(res.Reply.TokenIDs) == 0 ||
+	if r.trace == nil || res.Problem != nil || c.request.API != reply.Chat || len(res.Reply.TokenIDs) == 0 ||
 		len(res.Reply.PromptTokenIDs) > 0 {
 		return
 	}
@@ -215,7 +215,7 @@ func (r *route) promptAfterPause(ctx context.Context, c *call) ([]int32, error) 
 			return nil, err
 		}
 
-		ids, err := r.promptInTime(ctx, c.ask)
+		ids, err := r.promptInTime(ctx, c.request)
 		if err == nil || ctx.Err() != nil || !r.admission.PausedSince(began) {
 			return ids, err
 		}
@@ -298,7 +298,7 @@ func (r *route) context(ctx context.Context) int {
 			Max length `json:"max_model_len"`
 		} `json:"data"`
 	}
-	if r.ask(ctx, "/v1/models", nil, &list) != nil {
+	if r.postEncoded(ctx, "/v1/models", nil, &list) != nil {
 		return 0
 	}
 
@@ -324,11 +324,11 @@ func (r *route) post(ctx context.Context, path string, request, into any) error 
 		return fault.Wrap(fault.Internal, err, "request %s", path)
 	}
 
-	return r.ask(ctx, path, body.Bytes(), into)
+	return r.postEncoded(ctx, path, body.Bytes(), into)
 }
 
-// ask is post with an encoded body; nil: a GET.
-func (r *route) ask(ctx context.Context, path string, body []byte, into any) error {
+// postEncoded is post with an encoded body; nil: a GET.
+func (r *route) postEncoded(ctx context.Context, path string, body []byte, into any) error {
 	chat := dialect.Chat()
 
 	raw, release, err := r.upstream.Ask(ctx, upstream.Spec{

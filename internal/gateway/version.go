@@ -41,7 +41,7 @@ func (v *FeedVersion) add(w *watch) {
 	defer v.mu.Unlock()
 
 	v.watches = append(v.watches, w)
-	if v.current != w.known {
+	if v.current != w.knownVersion {
 		w.feed.mark(w)
 	}
 }

@@ -46,7 +46,7 @@ type promptWait struct {
 	budget time.Time
 
 	// start of the attempts without a connection; zero: the last one connected
-	lost time.Time
+	disconnectedSince time.Time
 
 	// the endpoint that cannot be connected to has answered before
 	away bool
@@ -63,12 +63,12 @@ func (p *promptWait) addFailure(began time.Time, err error) {
 
 	var none *upstream.UnreachableError
 	if !errors.As(err, &none) {
-		p.lost, p.away = time.Time{}, false
+		p.disconnectedSince, p.away = time.Time{}, false
 		return
 	}
 
-	if p.lost.IsZero() {
-		p.lost = began
+	if p.disconnectedSince.IsZero() {
+		p.disconnectedSince = began
 	}
 
 	p.why = none.Outage.String()
@@ -82,14 +82,14 @@ func (p *promptWait) addFailure(began time.Time, err error) {
 // nil: there is none yet.
 func (p *promptWait) failure(budget, reach, away time.Duration) *gatewayapi.Failure {
 	lost := time.Duration(0)
-	if !p.lost.IsZero() {
-		lost = time.Since(p.lost)
+	if !p.disconnectedSince.IsZero() {
+		lost = time.Since(p.disconnectedSince)
 	}
 
 	switch {
-	case p.lost.IsZero() && time.Since(p.budget) >= budget, p.away && lost >= away:
+	case p.disconnectedSince.IsZero() && time.Since(p.budget) >= budget, p.away && lost >= away:
 		return &gatewayapi.Failure{Kind: fault.UpstreamFailed, Message: p.why}
-	case !p.lost.IsZero() && !p.away && lost >= reach:
+	case !p.disconnectedSince.IsZero() && !p.away && lost >= reach:
 		return &gatewayapi.Failure{Kind: fault.UpstreamRefused, Message: p.why}
 	default:
 		return nil
@@ -149,7 +149,7 @@ func (r *route) trouble() string {
 
 	var first *call
 	for _, c := range r.inFlight {
-		if awaited(c.ask.Kind) && c.progress.Trouble() != "" && (first == nil || c.turn < first.turn) {
+		if awaited(c.request.Kind) && c.progress.Trouble() != "" && (first == nil || c.turn < first.turn) {
 			first = c
 		}
 	}
@@ -168,7 +168,7 @@ func (r *route) waits() bool {
 	}
 
 	for _, c := range r.inFlight {
-		if awaited(c.ask.Kind) && c.progress.Waits() {
+		if awaited(c.request.Kind) && c.progress.Waits() {
 			return true
 		}
 	}
@@ -190,7 +190,7 @@ func (r *route) paused() string {
 func (r *route) waitingSince(now time.Time) time.Time {
 	since := r.promptWait.since
 	for _, c := range r.inFlight {
-		if !awaited(c.ask.Kind) {
+		if !awaited(c.request.Kind) {
 			continue
 		}
 

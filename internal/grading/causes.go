@@ -26,8 +26,8 @@ func ReadCauses(ctx context.Context, s *store.Store, t rollout.Target) ([]rollou
 	return causes, err
 }
 
-// noteCauses records which bounds the verifier's sandbox reached, without those reached earlier. A sandbox that left nothing has no causes: other
-// calls say that it is gone.
+// noteCauses records which bounds the verifier's sandbox reached, without those reached earlier. A sandbox that left
+// nothing has no causes: other calls say that it is gone.
 func noteCauses(ctx context.Context, sb *sandbox.Sandbox, record *Record) {
 	if use, err := sb.Usage(ctx); err == nil {
 		record.Causes, record.byHost = sandbox.Causes(use, rollout.PhaseVerifying, record.earlier), use.ByHost
@@ -37,7 +37,8 @@ func noteCauses(ctx context.Context, sb *sandbox.Sandbox, record *Record) {
 // checkVerifier decides whether the verifier itself is at fault, after a grading without a reward or with
 // failed commands. It runs the verifier again without the agent's work: if that reaches the same limit of
 // the sandbox, cannot be staged, ends in the same way without a reward, or has a command whose program is
-// missing there, the verifier is at fault. The agent cannot reach that sandbox, so it cannot turn a reward of 0 into null.
+// missing there, the verifier is at fault. The agent cannot reach that sandbox, so it cannot turn a reward of 0 into
+// null.
 func (g *Grader) checkVerifier(ctx context.Context, job Job, record Record, err error) error {
 	if err == nil && record.lacksRunner {
 		return g.checkRunner(ctx, job, record)
@@ -216,7 +217,7 @@ func (g *Grader) runAlone(ctx context.Context, job Job) (c control, err error) {
 	}
 
 	if err != nil {
-		return c, g.lost(ctx, sb, &Record{}, err)
+		return c, g.handleLostSandbox(ctx, sb, &Record{}, err)
 	}
 
 	use, err := sb.Usage(ctx)

@@ -41,11 +41,11 @@ type Grader struct {
 	Store     *store.Store
 	Sandboxes Sandboxes
 	Logger    *slog.Logger
-	// EndAgent ends the agent itself in its sandbox, and leaves the processes that it has started and detached. Only live
-	// grading calls it.
+	// EndAgent ends the agent itself in its sandbox, and leaves the processes that it has started and detached. Only
+	// live grading calls it.
 	EndAgent func(ctx context.Context, sb *sandbox.Sandbox) error
-	// CheckServices returns a fault.SandboxLost if the sandbox of a service beside a sandbox is lost. Only gradings with
-	// services call it.
+	// CheckServices returns a fault.SandboxLost if the sandbox of a service beside a sandbox is lost. Only gradings
+	// with services call it.
 	CheckServices func(ctx context.Context, id string) error
 	// Command is called when a command of the verifier begins, and with its result when it has ended:
 	// number 0 is the test script. nil: it is not called.
@@ -157,7 +157,7 @@ func (g *Grader) grade(ctx context.Context, job Job) (Record, error) {
 
 		if n == gradings || !record.byHost || !doubtful(job, record, err) ||
 			timeLeft(ctx, job) < job.Timeout {
-			err = record.end(g.checkVerifier(ctx, job, record, err))
+			err = record.recordFailure(g.checkVerifier(ctx, job, record, err))
 			record.noteLacks(job.Verifier)
 
 			return record, err
@@ -222,18 +222,18 @@ func (g *Grader) gradeOnce(ctx context.Context, job Job) (Record, error) {
 	}
 
 	if err != nil {
-		return record, g.lost(ctx, sb, &record, err)
+		return record, g.handleLostSandbox(ctx, sb, &record, err)
 	}
 
 	if job.Verifier.Live() {
 		return record, g.runLive(ctx, sb, job, &record)
 	}
 
-	return record, g.lost(ctx, sb, &record, g.run(ctx, sb, job, &record))
+	return record, g.handleLostSandbox(ctx, sb, &record, g.run(ctx, sb, job, &record))
 }
 
-// end puts failures of the submission and of the verifier into the record, and returns every other error.
-func (r *Record) end(err error) error {
+// recordFailure puts failures of the submission and of the verifier into the record, and returns every other error.
+func (r *Record) recordFailure(err error) error {
 	var f *failure
 	switch {
 	case err == nil:

@@ -98,10 +98,12 @@ func (g *Grader) notes(ctx context.Context, job Job) ([]string, error) {
 		named += fmt.Sprintf(" and %d more", more)
 	}
 
-	return []string{fmt.Sprintf(
-		"the agent left processes that listen on ports (%s), which grading ended: tests that need them pass only with verifier.grade: live",
-		named,
-	)}, nil
+	return []string{
+		fmt.Sprintf(
+			"the agent left processes that listen on ports (%s), which grading ended: tests that need them pass only with verifier.grade: live",
+			named,
+		),
+	}, nil
 }
 
 // forgetLive destroys the verifier's sandbox of an earlier, interrupted live grading: meanwhile nobody carried its
@@ -127,7 +129,7 @@ func (g *Grader) runLive(ctx context.Context, sb *sandbox.Sandbox, job Job, reco
 
 	carrying, stop := context.WithCancel(ctx)
 	if err = s.start(carrying); err == nil {
-		err = g.lost(ctx, sb, record, g.run(ctx, sb, job, record))
+		err = g.handleLostSandbox(ctx, sb, record, g.run(ctx, sb, job, record))
 	}
 
 	stop()
@@ -158,7 +160,7 @@ func (s *services) start(ctx context.Context) error {
 	}
 
 	for deadline := time.Now().Add(firstService); ; {
-		left, err := s.look(ctx)
+		left, err := s.openNewPorts(ctx)
 		if err != nil {
 			return err
 		}
@@ -194,12 +196,12 @@ func (s *services) await(ctx context.Context) {
 func (s *services) lookOn(ctx context.Context) {
 	for clock.Sleep(ctx, lookAgain) == nil {
 		// runLive finds out whether the sandbox is gone
-		_, _ = s.look(ctx)
+		_, _ = s.openNewPorts(ctx)
 	}
 }
 
-// look opens the ports that are new.
-func (s *services) look(ctx context.Context) (wire.Listeners, error) {
+// openNewPorts opens the ports that are new.
+func (s *services) openNewPorts(ctx context.Context) (wire.Listeners, error) {
 	left, err := s.from.Listeners(ctx)
 
 	for _, port := range left.Ports {

@@ -31,7 +31,7 @@ func (g *Grader) verifierSandbox(ctx context.Context, job Job, record *Record) (
 	if err != nil {
 		noteCauses(ctx, sb, record)
 
-		err = g.lost(ctx, sb, record, err)
+		err = g.handleLostSandbox(ctx, sb, record, err)
 
 		release()
 
@@ -285,8 +285,9 @@ func (g *Grader) restoreHome(ctx context.Context, sb *sandbox.Sandbox, job Job) 
 	return fault.Wrap(fault.KindOf(err), err, "restore %s", rollout.Home)
 }
 
-// lost handles the loss of the verifier's sandbox. If the sandbox ran out of memory, grading has reached a limit.
-func (g *Grader) lost(ctx context.Context, sb *sandbox.Sandbox, record *Record, err error) error {
+// handleLostSandbox handles the loss of the verifier's sandbox. If the sandbox ran out of memory, grading has reached a
+// limit.
+func (g *Grader) handleLostSandbox(ctx context.Context, sb *sandbox.Sandbox, record *Record, err error) error {
 	if !fault.Is(err, fault.SandboxLost) {
 		return err
 	}

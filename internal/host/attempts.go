@@ -27,7 +27,7 @@ type Attempts struct {
 // attemptLock is held by the activity that may work in one attempt.
 type attemptLock struct {
 	// holds one element while an activity runs
-	held         chan struct{}
+	running      chan struct{}
 	cancelLatest context.CancelCauseFunc
 
 	// activities that run or wait
@@ -43,8 +43,8 @@ func (s *Attempts) Acquire(ctx context.Context, id string) (_ context.Context, r
 	leave := func() { cancel(nil); s.leave(id) }
 
 	select {
-	case lock.held <- struct{}{}:
-		return ctx, func() { <-lock.held; leave() }, nil
+	case lock.running <- struct{}{}:
+		return ctx, func() { <-lock.running; leave() }, nil
 	case <-ctx.Done():
 		defer leave()
 
@@ -70,7 +70,7 @@ func (s *Attempts) join(id string, cancel context.CancelCauseFunc) *attemptLock 
 			s.byID = map[string]*attemptLock{}
 		}
 
-		lock = &attemptLock{held: make(chan struct{}, 1)}
+		lock = &attemptLock{running: make(chan struct{}, 1)}
 		s.byID[id] = lock
 	}
 

@@ -128,7 +128,7 @@ func (c *Capacity) Tuner() (worker.WorkerTuner, error) {
 func (c *Capacity) ReserveSlot(ctx context.Context, _ worker.SlotReservationInfo) (*worker.SlotPermit, error) {
 	for {
 		released := c.account.waiter()
-		if c.take(ctx) {
+		if c.takeSlot(ctx) {
 			return &worker.SlotPermit{}, nil
 		}
 
@@ -144,7 +144,7 @@ func (c *Capacity) TryReserveSlot(worker.SlotReservationInfo) *worker.SlotPermit
 	ctx, cancel := context.WithTimeout(context.Background(), listTimeout)
 	defer cancel()
 
-	if !c.take(ctx) {
+	if !c.takeSlot(ctx) {
 		return nil
 	}
 
@@ -166,8 +166,9 @@ func (c *Capacity) ReleaseSlot(worker.SlotReleaseInfo) {
 // MaxSlots is how many sandboxes the host holds at once.
 func (c *Capacity) MaxSlots() int { return c.o.Slots }
 
-// take takes a slot if one is free. The lock is held during the listing, so that two callers cannot take the same slot.
-func (c *Capacity) take(ctx context.Context) bool {
+// takeSlot takes a slot if one is free. The lock is held during the listing, so that two callers cannot take the same
+// slot.
+func (c *Capacity) takeSlot(ctx context.Context) bool {
 	c.account.mu.Lock()
 	defer c.account.mu.Unlock()
 

@@ -130,7 +130,7 @@ func (p *WarmPool) Take(ctx context.Context, to string, a WarmAgent, s rollout.S
 		return false
 	}
 
-	p.ask(key, a)
+	p.recordRequest(key, a)
 	defer p.notify()
 
 	ctx, cancel := context.WithTimeout(ctx, takeTimeout)
@@ -155,7 +155,7 @@ func (p *WarmPool) Take(ctx context.Context, to string, a WarmAgent, s rollout.S
 			return false
 		default:
 			p.log.WarnContext(ctx, "warm sandbox dropped", "sandbox", w.id, "error", err)
-			p.drop(w.id)
+			p.markForRemoval(w.id)
 		}
 	}
 }

@@ -68,7 +68,7 @@ func (p *WarmPool) adopt(ctx context.Context) {
 		if ready, err := p.o.Sandboxes.Ready(ctx, id, key); err == nil && ready {
 			p.push(warmSandbox{id: id, key: key})
 		} else {
-			p.drop(id)
+			p.markForRemoval(id)
 		}
 	}
 }
@@ -138,7 +138,7 @@ func (p *WarmPool) start(ctx context.Context, key string, a WarmAgent) error {
 	p.setStop(nil)
 
 	if err != nil {
-		p.drop(id)
+		p.markForRemoval(id)
 		p.collect(context.WithoutCancel(ctx))
 
 		return err

@@ -16,8 +16,8 @@ type demand struct {
 	rival string
 }
 
-// ask records the kind of warm sandbox that a rollout requests.
-func (p *WarmPool) ask(key string, a WarmAgent) {
+// recordRequest records the kind of warm sandbox that a rollout requests.
+func (p *WarmPool) recordRequest(key string, a WarmAgent) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 
@@ -73,8 +73,8 @@ func (p *WarmPool) push(w warmSandbox) {
 	p.waiting.Set(float64(len(p.ready)))
 }
 
-// drop marks a sandbox for destruction by collect.
-func (p *WarmPool) drop(id string) {
+// markForRemoval marks a sandbox for destruction by collect.
+func (p *WarmPool) markForRemoval(id string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 
@@ -135,7 +135,7 @@ func (p *WarmPool) collect(ctx context.Context) {
 	for _, id := range ids {
 		if err := p.o.Sandboxes.Destroy(ctx, id); err != nil {
 			p.log.WarnContext(ctx, "warm sandbox not destroyed", "sandbox", id, "error", err)
-			p.drop(id)
+			p.markForRemoval(id)
 		}
 	}
 }

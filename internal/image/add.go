@@ -36,7 +36,7 @@ func (s *Store) Import(ctx context.Context, path, image string) (Image, error) {
 			return Image{}, err
 		}
 
-		return s.add(ctx, func() {}, img, temp, full)
+		return s.addImage(ctx, func() {}, img, temp, full)
 	})
 }
 
@@ -66,9 +66,9 @@ func (s *Store) adding(ctx context.Context, do func(temp string) (Image, error))
 	return added, err
 }
 
-// add unpacks the layers that the store does not have, and records the image under its names. stop cancels
+// addImage unpacks the layers that the store does not have, and records the image under its names. stop cancels
 // the reads of img; add calls it when a layer has failed.
-func (s *Store) add(ctx context.Context, stop func(), img v1.Image, temp string, names ...string) (Image, error) {
+func (s *Store) addImage(ctx context.Context, stop func(), img v1.Image, temp string, names ...string) (Image, error) {
 	record, layers, err := s.describe(img)
 	if err != nil {
 		return record, err
@@ -260,8 +260,8 @@ func (s *Store) unpackInto(ctx context.Context, content io.Reader, b *budget, di
 	defer root.Close()
 
 	bounded := &boundedReader{
-		r:    until(ctx, content),
-		left: s.o.Limits.Bytes + int64(s.o.Limits.Entries)*tarOverhead,
+		r:         until(ctx, content),
+		remaining: s.o.Limits.Bytes + int64(s.o.Limits.Entries)*tarOverhead,
 	}
 
 	written, err := unpack(ctx, bounded, root, s.ownedBy, b)
@@ -296,13 +296,13 @@ const tarOverhead = 4096
 
 // boundedReader fails past a number of bytes: a small compressed layer may hold endless zeros.
 type boundedReader struct {
-	r    io.Reader
-	left int64
+	r         io.Reader
+	remaining int64
 }
 
 func (b *boundedReader) Read(p []byte) (int, error) {
 	n, err := b.r.Read(p)
-	if b.left -= int64(n); b.left < 0 {
+	if b.remaining -= int64(n); b.remaining < 0 {
 		return n, fault.New(fault.Invalid, "image: a layer has more bytes than the limit of its files allows")
 	}
 

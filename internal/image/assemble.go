@@ -111,7 +111,7 @@ const maxStepFile = 64
 // Step returns the digest of the layer that Remember was given for a step; "": the step has no layer. It is
 // false where the step is unknown or its layer has been removed.
 func (a *Assembly) Step(key string) (layer string, ok bool) {
-	var n named
+	var n nameRecord
 	if err := readJSON(a.stepFile(key), &n); err != nil {
 		return "", false
 	}
@@ -125,7 +125,7 @@ func (a *Assembly) Remember(key, layer string) error {
 		return fault.Wrap(fault.Exhausted, err, "record step")
 	}
 
-	return fault.Wrap(fault.Exhausted, a.s.writeJSON(a.stepFile(key), named{Name: key, ID: layer}), "record step")
+	return fault.Wrap(fault.Exhausted, a.s.writeJSON(a.stepFile(key), nameRecord{Name: key, ID: layer}), "record step")
 }
 
 func (a *Assembly) stepFile(key string) string {

@@ -20,8 +20,8 @@ func newFolders() folders {
 	return folders{headers: map[string]*tar.Header{}, known: map[string]bool{}, below: map[string][]string{}}
 }
 
-// add keeps the header of a folder.
-func (f folders) add(name string, h *tar.Header) {
+// addFolder keeps the header of a folder.
+func (f folders) addFolder(name string, h *tar.Header) {
 	f.headers[name] = h
 	for at := name; at != "." && !f.known[at]; at = path.Dir(at) {
 		f.known[at] = true

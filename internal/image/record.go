@@ -47,8 +47,8 @@ type layer struct {
 	Entries int   `json:"entries"`
 }
 
-// named is a name of an image.
-type named struct {
+// nameRecord is a name of an image.
+type nameRecord struct {
 	Name string `json:"name"`
 	ID   string `json:"id"`
 

@@ -92,7 +92,7 @@ func (s *Store) pullFrom(ctx context.Context, from, ref name.Reference, temp str
 		return Image{}, err
 	}
 
-	return s.add(ctx, stop, img, temp, ref.Name(), ref.Context().Digest(digest.String()).Name())
+	return s.addImage(ctx, stop, img, temp, ref.Name(), ref.Context().Digest(digest.String()).Name())
 }
 
 // Check fetches the manifest of an image from the registry and checks that the image exists and can run on

@@ -36,7 +36,7 @@ func (s *Store) Remove(ctx context.Context, image string) error {
 		return fault.Wrap(fault.Unavailable, os.Remove(s.nameFile(full)), "remove the name %s", full)
 	}
 
-	err = s.drop(found.ID)
+	err = s.removeUnused(found.ID)
 	if errors.Is(err, errHeld) {
 		return fault.New(fault.Conflict, "image %s is used by a sandbox", image)
 	}
@@ -44,9 +44,9 @@ func (s *Store) Remove(ctx context.Context, image string) error {
 	return errors.Join(err, s.sweepLayers())
 }
 
-// drop removes the record and the names of an image that no sandbox uses, else it returns errHeld. The
+// removeUnused removes the record and the names of an image that no sandbox uses, else it returns errHeld. The
 // caller holds the store's lock.
-func (s *Store) drop(id string) error {
+func (s *Store) removeUnused(id string) error {
 	held, err := tryLock(s.imageFile(id), os.O_RDONLY, unix.LOCK_EX)
 	if err != nil {
 		return err

@@ -172,7 +172,7 @@ func (s *Store) resolve(image string) (string, error) {
 		return "", err
 	}
 
-	var n named
+	var n nameRecord
 
 	err = readJSON(s.nameFile(full), &n)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -208,23 +208,23 @@ func (s *Store) read(id string) (Image, error) {
 }
 
 // names returns the names of the images by their ids.
-func (s *Store) names() (map[string][]named, error) {
+func (s *Store) names() (map[string][]nameRecord, error) {
 	entries, err := os.ReadDir(s.path(namesDir))
 	if err != nil {
 		return nil, fault.Wrap(fault.Unavailable, err, "list names of images")
 	}
 
-	all := map[string][]named{}
+	all := map[string][]nameRecord{}
 
 	for _, e := range entries {
-		var n named
+		var n nameRecord
 		if err := readJSON(s.path(namesDir, e.Name()), &n); err == nil {
 			all[n.ID] = append(all[n.ID], n)
 		}
 	}
 
 	for _, list := range all {
-		slices.SortFunc(list, func(a, b named) int { return strings.Compare(a.Name, b.Name) })
+		slices.SortFunc(list, func(a, b nameRecord) int { return strings.Compare(a.Name, b.Name) })
 	}
 
 	return all, nil
@@ -232,12 +232,12 @@ func (s *Store) names() (map[string][]named, error) {
 
 // setName gives an image a name. A name that is kept stays kept when it moves to another image.
 func (s *Store) setName(full, id string) error {
-	var old named
+	var old nameRecord
 	if err := readJSON(s.nameFile(full), &old); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 
-	return s.writeJSON(s.nameFile(full), named{Name: full, ID: id, Kept: old.Kept})
+	return s.writeJSON(s.nameFile(full), nameRecord{Name: full, ID: id, Kept: old.Kept})
 }
 
 func (s *Store) nameFile(full string) string {

@@ -12,7 +12,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// Keep keeps the image of a name from being surplus, or ends that. The name stays kept when it is pulled or built again.
+// Keep keeps the image of a name from being surplus, or ends that. The name stays kept when it is pulled or built
+// again.
 func (s *Store) Keep(ctx context.Context, image string, on bool) error {
 	l, err := lock(ctx, s.path(storeLock), unix.LOCK_EX)
 	if err != nil {
@@ -31,13 +32,16 @@ func (s *Store) Keep(ctx context.Context, image string, on bool) error {
 	}
 
 	return fault.Wrap(
-		fault.Exhausted, s.writeJSON(s.nameFile(full), named{Name: full, ID: found.ID, Kept: on}), "keep image %s", full,
+		fault.Exhausted,
+		s.writeJSON(s.nameFile(full), nameRecord{Name: full, ID: found.ID, Kept: on}),
+		"keep image %s",
+		full,
 	)
 }
 
 // Surplus returns the images that Collect removes, the least recently used first: those without use for the greatest
-// age, and as many more as the bound of bytes asks for. An image that a sandbox uses, or that is kept, is none. The image
-// that was used last is none for its size.
+// age, and as many more as the bound of bytes asks for. An image that a sandbox uses, or that is kept, is none. The
+// image that was used last is none for its size.
 func (s *Store) Surplus(now time.Time) ([]Image, error) {
 	images, err := s.List()
 	if err != nil {
@@ -149,7 +153,7 @@ func (s *Store) Collect(now time.Time) (removed []string, err error) {
 	}
 
 	for _, i := range surplus {
-		err := s.drop(i.ID)
+		err := s.removeUnused(i.ID)
 		if errors.Is(err, errHeld) {
 			continue
 		}

@@ -116,7 +116,7 @@ func (u *unpacker) entry(h *tar.Header, content io.Reader) error {
 
 	if name == "." {
 		if h.Typeflag == tar.TypeDir {
-			return u.keep(name, h)
+			return u.keepHeader(name, h)
 		}
 
 		return nil
@@ -140,7 +140,7 @@ func (u *unpacker) entry(h *tar.Header, content io.Reader) error {
 func (u *unpacker) write(name string, h *tar.Header, content io.Reader) error {
 	switch h.Typeflag {
 	case tar.TypeDir:
-		if err := u.keep(name, h); err != nil {
+		if err := u.keepHeader(name, h); err != nil {
 			return err
 		}
 
@@ -177,9 +177,9 @@ func (u *unpacker) write(name string, h *tar.Header, content io.Reader) error {
 	}
 }
 
-// keep stores the header that a folder gets at the end. It is a copy, which keeps no other parts of the
+// keepHeader stores the header that a folder gets at the end. It is a copy, which keeps no other parts of the
 // header in memory.
-func (u *unpacker) keep(name string, h *tar.Header) error {
+func (u *unpacker) keepHeader(name string, h *tar.Header) error {
 	kept := &tar.Header{
 		Typeflag:   tar.TypeDir,
 		Mode:       h.Mode,
@@ -206,7 +206,7 @@ func (u *unpacker) keep(name string, h *tar.Header) error {
 		)
 	}
 
-	u.dirs.add(strings.Clone(name), kept)
+	u.dirs.addFolder(strings.Clone(name), kept)
 
 	return nil
 }

@@ -80,7 +80,7 @@ func (u *Use) Lstat(name string) (fs.FileInfo, error) {
 		return u.statRoot()
 	}
 
-	e, err := u.found(name)
+	e, err := u.findEntry(name)
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +104,7 @@ func (u *Use) statRoot() (fs.FileInfo, error) {
 
 // Readlink returns the target of a link.
 func (u *Use) Readlink(name string) (string, error) {
-	e, err := u.found(name)
+	e, err := u.findEntry(name)
 	if err != nil {
 		return "", err
 	}
@@ -114,7 +114,7 @@ func (u *Use) Readlink(name string) (string, error) {
 
 // Open opens a regular file.
 func (u *Use) Open(name string) (*os.File, error) {
-	e, err := u.found(name)
+	e, err := u.findEntry(name)
 	if err != nil {
 		return nil, err
 	}
@@ -132,7 +132,7 @@ func (u *Use) Open(name string) (*os.File, error) {
 	return root.OpenFile(e.name, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 }
 
-func (u *Use) found(name string) (entry, error) {
+func (u *Use) findEntry(name string) (entry, error) {
 	e, err := u.find(name)
 	if err == nil && e.layer == "" {
 		err = notExist(name)

@@ -12,8 +12,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/store"
 )
 
-// MinTaskAge is the least age of task files, and of rollouts without a result, that may be deleted. Whatever starts a rollout writes its files anew if they
-// are older than a day, and a rollout may wait 100 days for a host.
+// MinTaskAge is the least age of task files, and of rollouts without a result, that may be deleted. Whatever starts a
+// rollout writes its files anew if they are older than a day, and a rollout may wait 100 days for a host.
 const MinTaskAge = 120 * 24 * time.Hour
 
 // Kinds of what a policy without outcomes deletes beside rollouts.
@@ -44,7 +44,7 @@ func (p Pruner) records(ctx context.Context, blobs []store.Blob, left []string, 
 
 	for _, id := range left {
 		if group, ok := rollout.GroupOfMember(id); ok {
-			r.keep(group)
+			r.markNeeded(group)
 		}
 	}
 
@@ -83,8 +83,8 @@ func (p Pruner) isOld(b store.Blob) bool { return p.Now.Sub(b.At) >= p.Policy.Ol
 
 func never(context.Context, store.Blob) (bool, error) { return false, nil }
 
-// keep marks a group and the producer that may have made it as needed.
-func (r *records) keep(group string) {
+// markNeeded marks a group and the producer that may have made it as needed.
+func (r *records) markNeeded(group string) {
 	r.keptGroups[group] = true
 	for _, id := range producer.OfGroup(group) {
 		r.keptProducers[id] = true
@@ -111,7 +111,7 @@ func (r *records) groupIsNeeded(ctx context.Context, b store.Blob) (bool, error)
 	}
 
 	if needed {
-		r.keep(id)
+		r.markNeeded(id)
 	}
 
 	return needed, nil

@@ -37,15 +37,15 @@ func Measure(ctx context.Context, s *store.Store) ([]Usage, error) {
 			return nil, err
 		}
 
-		add(kinds, Usage{Kind: kindOf(b.Key), Blobs: 1, Bytes: b.Size, Oldest: b.At})
+		addUsage(kinds, Usage{Kind: kindOf(b.Key), Blobs: 1, Bytes: b.Size, Oldest: b.At})
 	}
 
 	return sorted(kinds), nil
 }
 
 // MeasureFolder sums the files of a host's data folder by the entries of the folder, the largest first, without those
-// below a path of skip. A kind is "host: " and the name of the entry, or of that beside which it is kept. A folder that does
-// not exist holds nothing.
+// below a path of skip. A kind is "host: " and the name of the entry, or of that beside which it is kept. A folder that
+// does not exist holds nothing.
 func MeasureFolder(dir string, skip ...string) ([]Usage, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -61,7 +61,7 @@ func MeasureFolder(dir string, skip ...string) ([]Usage, error) {
 		}
 
 		u.Kind = "host: " + beside.ReplaceAllString(e.Name(), "")
-		add(kinds, u)
+		addUsage(kinds, u)
 	}
 
 	return sorted(kinds), nil
@@ -70,8 +70,8 @@ func MeasureFolder(dir string, skip ...string) ([]Usage, error) {
 // beside is the end of the name of a file that is kept beside another one: of SQLite, a lock, an earlier log.
 var beside = regexp.MustCompile(`(-wal|-shm|\.lock|\.1)$`)
 
-// add adds to the sum of a kind.
-func add(kinds map[string]*Usage, more Usage) {
+// addUsage adds to the sum of a kind.
+func addUsage(kinds map[string]*Usage, more Usage) {
 	if more.Blobs == 0 {
 		return
 	}

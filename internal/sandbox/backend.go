@@ -112,7 +112,7 @@ func (b *Backend) Create(
 
 func (b *Backend) create(ctx context.Context, id string, spec driver.Spec) (_ *Sandbox, err error) {
 	ctx, span := b.span(ctx, "sandbox.create", id)
-	defer func() { end(span, err) }()
+	defer func() { endSpan(span, err) }()
 
 	if err := checkID(id); err != nil {
 		return nil, err
@@ -160,7 +160,7 @@ func (b *Backend) AttachFor(ctx context.Context, id string, ttl time.Duration) (
 // Destroy ends every process of the sandbox and frees its resources. It is a no-op for a sandbox that is gone.
 func (b *Backend) Destroy(ctx context.Context, id string) (err error) {
 	ctx, span := b.span(ctx, "sandbox.destroy", id)
-	defer func() { end(span, err) }()
+	defer func() { endSpan(span, err) }()
 
 	if err := checkID(id); err != nil {
 		return err
@@ -206,7 +206,7 @@ func (b *Backend) span(ctx context.Context, name, id string) (context.Context, t
 	return b.tracer.Start(ctx, name, trace.WithAttributes(attribute.String("sandbox.id", id)))
 }
 
-func end(span trace.Span, err error) {
+func endSpan(span trace.Span, err error) {
 	if err != nil {
 		span.RecordError(err)
 		span.SetStatus(codes.Error, string(fault.KindOf(err)))

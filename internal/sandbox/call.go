@@ -43,7 +43,7 @@ func (s *Sandbox) json(ctx context.Context, c call, out any) error {
 	if err != nil {
 		return err
 	}
-	defer drop(res)
+	defer freeConnection(res)
 
 	if out == nil {
 		return nil
@@ -66,13 +66,13 @@ func (s *Sandbox) do(ctx context.Context, c call) (*http.Response, error) {
 
 	req, err := s.request(watched, c)
 	if err != nil {
-		dog.end()
+		dog.stop()
 		return nil, fault.Wrap(fault.Invalid, err, "sandbox %q: %s %s", s.id, c.method, c.path)
 	}
 
 	res, err := s.backend.client.Do(req)
 	if err != nil {
-		dog.end()
+		dog.stop()
 		return nil, s.broken(ctx, c, err)
 	}
 
@@ -80,7 +80,7 @@ func (s *Sandbox) do(ctx context.Context, c call) (*http.Response, error) {
 
 	res.Body = &watchedBody{Reader: dog.reader(res.Body), body: res.Body, dog: dog}
 	if res.StatusCode >= 300 {
-		defer drop(res)
+		defer freeConnection(res)
 		return nil, fmt.Errorf("sandbox %q: %w", s.id, remoteError(res))
 	}
 
@@ -117,8 +117,8 @@ func (s *Sandbox) request(ctx context.Context, c call) (*http.Request, error) {
 	return req, nil
 }
 
-// drop frees the connection for the next request.
-func drop(res *http.Response) {
+// freeConnection frees the connection for the next request.
+func freeConnection(res *http.Response) {
 	_, _ = io.CopyN(io.Discard, res.Body, 64<<10)
 	_ = res.Body.Close()
 }

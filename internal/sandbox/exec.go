@@ -20,7 +20,7 @@ const maxExecAnswer = 8 << 20
 // When ctx ends, the command continues until its own timeout.
 func (s *Sandbox) Exec(ctx context.Context, id string, e wire.Exec) (res wire.ExecResult, err error) {
 	ctx, span := s.backend.span(ctx, "sandbox.exec", s.id)
-	defer func() { end(span, err) }()
+	defer func() { endSpan(span, err) }()
 
 	e.Process = s.withDefaults(e.Process)
 
@@ -48,7 +48,7 @@ func longCall(path string, in any) call {
 // answer. Ids are as in Exec, but separate from those of Exec. The defaults of c.Shell are those of Start.
 func (s *Sandbox) PTY(ctx context.Context, name, id string, c wire.PTYCall) (a wire.PTYAnswer, err error) {
 	ctx, span := s.backend.span(ctx, "sandbox.pty "+c.Action, s.id)
-	defer func() { end(span, err) }()
+	defer func() { endSpan(span, err) }()
 
 	c.Shell = s.withDefaults(c.Shell)
 

@@ -34,7 +34,7 @@ func (s *Sandbox) ReadFile(ctx context.Context, path string, limit int64) ([]byt
 	if err != nil {
 		return nil, err
 	}
-	defer drop(res)
+	defer freeConnection(res)
 
 	data, err := io.ReadAll(io.LimitReader(res.Body, limit+1))
 	if err != nil {

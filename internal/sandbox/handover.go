@@ -33,7 +33,7 @@ func (b *Backend) HandOver(
 	labels map[string]string,
 ) (err error) {
 	ctx, span := b.span(ctx, "sandbox.hand_over", to)
-	defer func() { end(span, err) }()
+	defer func() { endSpan(span, err) }()
 
 	h, ok := b.driver.(driver.Handover)
 	if !ok {

@@ -86,7 +86,7 @@ func switchProtocol(conn net.Conn, id, path, protocol string) (net.Conn, error) 
 	}
 
 	if res.StatusCode != http.StatusSwitchingProtocols {
-		defer drop(res)
+		defer freeConnection(res)
 		return nil, remoteError(res)
 	}
 

@@ -54,7 +54,7 @@ func (t *portTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 
 	if res.Header.Get(wire.PortErrorHeader) != "" {
-		defer drop(res)
+		defer freeConnection(res)
 		return nil, fmt.Errorf("sandbox %q: %w", s.id, remoteError(res))
 	}
 

@@ -25,7 +25,7 @@ const longPoll = 50 * time.Second
 // HOME where missing; its directory defaults to the user's home. A missing program is a fault.Invalid.
 func (s *Sandbox) Start(ctx context.Context, name string, p wire.Process) (st wire.Status, err error) {
 	ctx, span := s.backend.span(ctx, "sandbox.start "+name, s.id)
-	defer func() { end(span, err) }()
+	defer func() { endSpan(span, err) }()
 
 	return st, s.json(ctx, call{method: http.MethodPut, path: processPath(name), in: s.withDefaults(p)}, &st)
 }
@@ -132,7 +132,7 @@ func (s *Sandbox) log(
 	if err != nil {
 		return Chunk{}, err
 	}
-	defer drop(res)
+	defer freeConnection(res)
 
 	data, err := io.ReadAll(res.Body)
 	if err != nil {

@@ -47,8 +47,8 @@ func (w *watchdog) progress() {
 	}
 }
 
-// end stops the watchdog and frees the context.
-func (w *watchdog) end() {
+// stop stops the watchdog and frees the context.
+func (w *watchdog) stop() {
 	w.timer.Stop()
 	w.cancel(nil)
 }
@@ -78,7 +78,7 @@ type watchedBody struct {
 
 // Close implements io.Closer.
 func (b *watchedBody) Close() error {
-	b.dog.end()
+	b.dog.stop()
 	return b.body.Close()
 }
 

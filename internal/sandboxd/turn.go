@@ -9,8 +9,8 @@ type turn chan struct{}
 
 func newTurn() turn { return make(turn, 1) }
 
-// take makes h wait for its turn, unless its caller disconnects.
-func (t turn) take(h http.HandlerFunc) http.HandlerFunc {
+// awaitTurn makes h wait for its turn, unless its caller disconnects.
+func (t turn) awaitTurn(h http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		select {
 		case t <- struct{}{}:

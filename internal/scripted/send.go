@@ -46,11 +46,11 @@ func (c *call) stream(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 
-	c.end(w, buf)
+	c.sendEnd(w, buf)
 }
 
-// end sends the end chunk, the usage and [DONE].
-func (c *call) end(w http.ResponseWriter, buf []byte) {
+// sendEnd sends the end chunk, the usage and [DONE].
+func (c *call) sendEnd(w http.ResponseWriter, buf []byte) {
 	last := &c.scene.reply.chunks[len(c.scene.reply.chunks)-1]
 
 	finish := ""

@@ -17,7 +17,7 @@ func (x *Index) Counts(ctx context.Context, f rollout.Filter) (c rollout.Counts,
 	// all of them, whatever the page
 	f.Cursor, f.Sort = "", ""
 
-	err = x.ask(ctx, f, func(ctx context.Context, s selection) error {
+	err = x.selectRollouts(ctx, f, func(ctx context.Context, s selection) error {
 		c, err = x.counts(ctx, s)
 		return err
 	})
@@ -29,7 +29,7 @@ func (x *Index) Counts(ctx context.Context, f rollout.Filter) (c rollout.Counts,
 func (x *Index) counts(ctx context.Context, s selection) (rollout.Counts, error) {
 	c := rollout.Counts{Outcomes: map[rollout.Outcome]int{}}
 
-	all, err := x.ended(ctx, s)
+	all, err := x.readEnded(ctx, s)
 	if err != nil {
 		return c, err
 	}
@@ -53,8 +53,8 @@ func (x *Index) counts(ctx context.Context, s selection) (rollout.Counts, error)
 	return c, nil
 }
 
-// ended are the numbers of a rollout that has ended.
-type ended struct {
+// endedRollout are the numbers of a rollout that has ended.
+type endedRollout struct {
 	outcome rollout.Outcome
 	reward  sql.Null[float64]
 	turns   sql.Null[float64]
@@ -67,14 +67,20 @@ type ended struct {
 }
 
 // end is in microseconds.
-func (e ended) end() int64 { return e.started + int64(e.duration.V) }
+func (e endedRollout) end() int64 { return e.started + int64(e.duration.V) }
 
-func (e ended) seconds() sql.Null[float64] {
-	return sql.Null[float64]{V: time.Duration(e.duration.V * float64(time.Microsecond)).Seconds(), Valid: e.duration.Valid}
+func (e endedRollout) seconds() sql.Null[float64] {
+	return sql.Null[float64]{
+		V:     time.Duration(e.duration.V * float64(time.Microsecond)).Seconds(),
+		Valid: e.duration.Valid,
+	}
 }
 
-func (x *Index) ended(ctx context.Context, s selection) (all []ended, err error) {
-	rows, err := x.db.QueryContext(ctx, s.query("r.outcome, r.reward, r.turns, r.tokens, r.duration, r.started, r.course"), s.args...)
+func (x *Index) readEnded(ctx context.Context, s selection) (all []endedRollout, err error) {
+	rows, err := x.db.QueryContext(
+		ctx,
+		s.query("r.outcome, r.reward, r.turns, r.tokens, r.duration, r.started, r.course"),
+		s.args...)
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +88,7 @@ func (x *Index) ended(ctx context.Context, s selection) (all []ended, err error)
 
 	for rows.Next() {
 		var (
-			e      ended
+			e      endedRollout
 			course []byte
 		)
 		if err := rows.Scan(&e.outcome, &e.reward, &e.turns, &e.tokens, &e.duration, &e.started, &course); err != nil {

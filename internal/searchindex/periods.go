@@ -19,16 +19,16 @@ func lengths() []time.Duration {
 	}
 }
 
-// periods divides the time from the first start to the last end into at most rollout.MaxPeriods periods of one length. A
-// rollout that never began is in none.
-func periods(all []ended, l lineage) []rollout.Period {
-	all = slices.DeleteFunc(slices.Clone(all), func(e ended) bool { return !e.duration.Valid })
+// periods divides the time from the first start to the last end into at most rollout.MaxPeriods periods of one length.
+// A rollout that never began is in none.
+func periods(all []endedRollout, l lineage) []rollout.Period {
+	all = slices.DeleteFunc(slices.Clone(all), func(e endedRollout) bool { return !e.duration.Valid })
 	if len(all) == 0 {
 		return []rollout.Period{}
 	}
 
-	first := slices.MinFunc(all, func(a, b ended) int { return cmp.Compare(a.started, b.started) }).started
-	last := slices.MaxFunc(all, func(a, b ended) int { return cmp.Compare(a.end(), b.end()) }).end()
+	first := slices.MinFunc(all, func(a, b endedRollout) int { return cmp.Compare(a.started, b.started) }).started
+	last := slices.MaxFunc(all, func(a, b endedRollout) int { return cmp.Compare(a.end(), b.end()) }).end()
 	x := axis{length: lengthOf(first, last)}
 	x.begin = first - mod(first, x.length)
 	x.list = make([]rollout.Period, (last-x.begin)/x.length+1)
@@ -39,7 +39,7 @@ func periods(all []ended, l lineage) []rollout.Period {
 
 	for _, e := range all {
 		p := &x.list[(e.started-x.begin)/x.length]
-		add(p, e)
+		addToPeriod(p, e)
 
 		if n, ok := l.behind(e); ok {
 			p.Versioned++
@@ -56,7 +56,10 @@ func periods(all []ended, l lineage) []rollout.Period {
 		x.spread(e.course.Running, func(p *rollout.Period, share float64) { p.Running += share })
 	}
 
-	return slices.DeleteFunc(x.list, func(p rollout.Period) bool { return p.Rollouts == 0 && p.Queued == 0 && p.Running == 0 })
+	return slices.DeleteFunc(
+		x.list,
+		func(p rollout.Period) bool { return p.Rollouts == 0 && p.Queued == 0 && p.Running == 0 },
+	)
 }
 
 // axis is a time in periods. Its times are Unix microseconds.
@@ -99,8 +102,8 @@ func lengthOf(first, last int64) int64 {
 // mod is the remainder of a division, which is not negative for a time before 1970.
 func mod(n, by int64) int64 { return (n%by + by) % by }
 
-// add adds a rollout to its period.
-func add(p *rollout.Period, e ended) {
+// addToPeriod adds a rollout to its period.
+func addToPeriod(p *rollout.Period, e endedRollout) {
 	p.Rollouts++
 	p.Outcomes[e.outcome]++
 

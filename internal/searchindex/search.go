@@ -16,10 +16,10 @@ import (
 const searchBound = 20 * time.Second
 
 // Search returns ended rollouts that have all words of the filter's query and are what its other fields select, the
-// latest end first or in the filter's order. With a query, each has the text around the first match. While the store has
-// not been listed yet it is a fault.Unavailable.
+// latest end first or in the filter's order. With a query, each has the text around the first match. While the store
+// has not been listed yet it is a fault.Unavailable.
 func (x *Index) Search(ctx context.Context, f rollout.Filter) (page rollout.Page, err error) {
-	err = x.ask(ctx, f, func(ctx context.Context, s selection) error {
+	err = x.selectRollouts(ctx, f, func(ctx context.Context, s selection) error {
 		last, err := cursorOf(f.Cursor)
 		if err != nil {
 			return err
@@ -39,8 +39,8 @@ func (x *Index) Search(ctx context.Context, f rollout.Filter) (page rollout.Page
 	return page, err
 }
 
-// ask calls do with what a filter selects, within the bound of a search.
-func (x *Index) ask(ctx context.Context, f rollout.Filter, do func(context.Context, selection) error) error {
+// selectRollouts calls do with what a filter selects, within the bound of a search.
+func (x *Index) selectRollouts(ctx context.Context, f rollout.Filter, do func(context.Context, selection) error) error {
 	if err := f.Validate(); err != nil {
 		return err
 	}
@@ -65,7 +65,10 @@ func (x *Index) ask(ctx context.Context, f rollout.Filter, do func(context.Conte
 func (x *Index) page(ctx context.Context, s selection, o order, limit int) (rollout.Page, error) {
 	page := rollout.Page{Rollouts: []rollout.Listed{}}
 
-	rows, err := x.db.QueryContext(ctx, s.query("r.n, r.listed, "+s.snippet())+o.by(s)+" LIMIT ?", append(s.args, limit+1)...)
+	rows, err := x.db.QueryContext(
+		ctx,
+		s.query("r.n, r.listed, "+s.snippet())+o.by(s)+" LIMIT ?",
+		append(s.args, limit+1)...)
 	if err != nil {
 		return page, err
 	}

@@ -34,8 +34,8 @@ type document struct {
 	full bool
 }
 
-// add adds a text.
-func (d *document) add(part string) {
+// addText adds a text.
+func (d *document) addText(part string) {
 	if part = strings.TrimSpace(part); part == "" || d.full {
 		return
 	}
@@ -103,7 +103,7 @@ func (d *document) addResult(r rollout.Result) {
 	}
 
 	for _, part := range parts {
-		d.add(part)
+		d.addText(part)
 	}
 }
 
@@ -150,7 +150,7 @@ func (d *document) addTurn(t transcript.Turn) {
 
 	for _, part := range t.Parts {
 		if part.Kind != transcript.System {
-			d.add(part.Name + " " + part.Text)
+			d.addText(part.Name + " " + part.Text)
 		}
 	}
 }
@@ -158,8 +158,8 @@ func (d *document) addTurn(t transcript.Turn) {
 // maxStep bounds a line of a step log in bytes: a call and its result.
 const maxStep = 64 << 20
 
-// addEpisode adds the calls of an interactive episode, if there is that log. One that cannot be read to its end is found
-// by what was read.
+// addEpisode adds the calls of an interactive episode, if there is that log. One that cannot be read to its end is
+// found by what was read.
 func (d *document) addEpisode(ctx context.Context, s *store.Store, log string) error {
 	lines, err := s.Reader(ctx, log)
 	if fault.Is(err, fault.NotFound) {
@@ -199,9 +199,9 @@ func (d *document) addCall(step episode.Step) {
 	*d.listed.ToolCalls++
 	d.listed.LastCallAt = &step.At
 
-	d.add(step.Tool + " " + string(step.Arguments))
+	d.addText(step.Tool + " " + string(step.Arguments))
 
 	if step.Result != nil {
-		d.add(step.Result.Text())
+		d.addText(step.Result.Text())
 	}
 }

@@ -154,7 +154,7 @@ func (x *Index) addAll(ctx context.Context, ids []string) error {
 			failures = append(failures, fmt.Errorf("rollout %s: %w", id, err))
 			waiting[id] = x.later(id)
 		default:
-			if err := errors.Join(x.add(ctx, d), x.shrink(ctx)); err != nil {
+			if err := errors.Join(x.addDocument(ctx, d), x.shrink(ctx)); err != nil {
 				return fmt.Errorf("add rollout %s: %w", id, err)
 			}
 		}
@@ -189,7 +189,7 @@ func (x *Index) later(id string) unfinished {
 	return was
 }
 
-func (x *Index) add(ctx context.Context, d *document) error {
+func (x *Index) addDocument(ctx context.Context, d *document) error {
 	listed, err := json.Marshal(d.listed)
 	if err != nil {
 		return err

@@ -17,7 +17,7 @@ type lineage struct {
 	rank map[string]int
 }
 
-func lineageOf(all []ended) lineage {
+func lineageOf(all []endedRollout) lineage {
 	first := map[string]int64{}
 
 	for _, e := range all {
@@ -33,7 +33,10 @@ func lineageOf(all []ended) lineage {
 		l.all = append(l.all, seen{name, at})
 	}
 
-	slices.SortFunc(l.all, func(a, b seen) int { return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Version, b.Version)) })
+	slices.SortFunc(
+		l.all,
+		func(a, b seen) int { return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Version, b.Version)) },
+	)
 
 	for i, v := range l.all {
 		l.rank[v.Version] = i
@@ -42,9 +45,9 @@ func lineageOf(all []ended) lineage {
 	return l
 }
 
-// behind is how many versions appeared after the one of a rollout's first reply and before the rollout ended; false: its
-// replies named none.
-func (l lineage) behind(e ended) (n int, ok bool) {
+// behind is how many versions appeared after the one of a rollout's first reply and before the rollout ended; false:
+// its replies named none.
+func (l lineage) behind(e endedRollout) (n int, ok bool) {
 	own, ok := l.rank[e.course.version()]
 	if !ok {
 		return 0, false
@@ -62,7 +65,7 @@ func (l lineage) behind(e ended) (n int, ok bool) {
 }
 
 // versions describes the rollouts by the version of their first reply: the latest rollout.MaxVersions that appeared.
-func (l lineage) versions(all []ended) []rollout.VersionCounts {
+func (l lineage) versions(all []endedRollout) []rollout.VersionCounts {
 	list := make([]rollout.VersionCounts, len(l.all))
 	for i, v := range l.all {
 		list[i] = rollout.VersionCounts{Version: v.Version, FirstSeen: time.UnixMicro(v.At).UTC()}

@@ -63,10 +63,19 @@ var (
 
 // composeVariables are those that Harbor sets for the compose file of a task.
 var composeVariables = map[string]string{
-	"CONTEXT_DIR": ".", "MAIN_IMAGE_NAME": "", "PREBUILT_IMAGE_NAME": "", "TEST_DIR": "/tests", "CPUS": "0", "MEMORY": "",
-	"NETWORK_MODE": "bridge", "ENV_VERIFIER_LOGS_PATH": "/logs/verifier", "ENV_AGENT_LOGS_PATH": "/logs/agent",
+	"CONTEXT_DIR":             ".",
+	"MAIN_IMAGE_NAME":         "",
+	"PREBUILT_IMAGE_NAME":     "",
+	"TEST_DIR":                "/tests",
+	"CPUS":                    "0",
+	"MEMORY":                  "",
+	"NETWORK_MODE":            "bridge",
+	"ENV_VERIFIER_LOGS_PATH":  "/logs/verifier",
+	"ENV_AGENT_LOGS_PATH":     "/logs/agent",
 	"ENV_ARTIFACTS_PATH":      "/logs/artifacts",
-	"HOST_VERIFIER_LOGS_PATH": harborMount, "HOST_AGENT_LOGS_PATH": harborMount, "HOST_ARTIFACTS_PATH": harborMount,
+	"HOST_VERIFIER_LOGS_PATH": harborMount,
+	"HOST_AGENT_LOGS_PATH":    harborMount,
+	"HOST_ARTIFACTS_PATH":     harborMount,
 }
 
 // harborMount stands for a folder that Harbor mounts, which a task here has of its own.
@@ -101,7 +110,9 @@ func composeError(err error) error {
 }
 
 // composeVariable is a use of a variable in a value.
-var composeVariable = regexp.MustCompile(`\$(?:\$|([A-Za-z_][A-Za-z0-9_]*)|\{([A-Za-z_][A-Za-z0-9_]*)(?::?-([^}]*))?\}|)`)
+var composeVariable = regexp.MustCompile(
+	`\$(?:\$|([A-Za-z_][A-Za-z0-9_]*)|\{([A-Za-z_][A-Za-z0-9_]*)(?::?-([^}]*))?\}|)`,
+)
 
 // interpolate replaces the variables in all values. A task gets no variable of the host, so a variable has a default or
 // is one of Harbor's own.
@@ -427,29 +438,29 @@ func (h *harborReader) compose(t *Task) *composeReader {
 	return c
 }
 
-// no refuses a field of the file.
-func (c *composeReader) no(field, format string, args ...any) {
+// refuseField refuses a field of the file.
+func (c *composeReader) refuseField(field, format string, args ...any) {
 	c.refuse("%s: %s: %s", c.path, field, fmt.Sprintf(format, args...))
 }
 
-// rest refuses the fields without a meaning here, except for extensions and those that change nothing.
-func (c *composeReader) rest(at string, rest composeRest, ignored ...string) {
+// refuseRest refuses the fields without a meaning here, except for extensions and those that change nothing.
+func (c *composeReader) refuseRest(at string, rest composeRest, ignored ...string) {
 	for _, name := range sortedKeys(rest) {
 		if !strings.HasPrefix(name, "x-") && !slices.Contains(ignored, name) {
-			c.no(at+name, "is not supported")
+			c.refuseField(at+name, "is not supported")
 		}
 	}
 }
 
 func (c *composeReader) checkTop() {
-	c.rest("", c.file.Rest, composeIgnored...)
+	c.refuseRest("", c.file.Rest, composeIgnored...)
 
 	for _, name := range sortedKeys(c.file.Volumes) {
-		c.rest("volumes."+name+".", c.file.Volumes[name], "labels")
+		c.refuseRest("volumes."+name+".", c.file.Volumes[name], "labels")
 	}
 
 	for _, name := range sortedKeys(c.file.Networks) {
-		c.rest("networks."+name+".", c.file.Networks[name], "labels", "driver", "internal")
+		c.refuseRest("networks."+name+".", c.file.Networks[name], "labels", "driver", "internal")
 	}
 
 	// all sandboxes of a rollout have one network, so several would hide nothing from anybody
@@ -458,7 +469,7 @@ func (c *composeReader) checkTop() {
 	for _, name := range sortedKeys(c.file.Services) {
 		networks := c.file.Services[name].Networks
 		for _, network := range sortedKeys(networks) {
-			c.rest("services."+name+".networks."+network+".", networks[network])
+			c.refuseRest("services."+name+".networks."+network+".", networks[network])
 		}
 
 		names := sortedKeys(networks)
@@ -467,7 +478,10 @@ func (c *composeReader) checkTop() {
 		}
 
 		if all != nil && !slices.Equal(all, names) {
-			c.no("services."+name+".networks", "all services have one network here, so they must name the same")
+			c.refuseField(
+				"services."+name+".networks",
+				"all services have one network here, so they must name the same",
+			)
 		}
 
 		all = names
@@ -491,7 +505,7 @@ func (c *composeReader) environment(s *harborSettings) {
 	}
 
 	if e.DockerImage == "" {
-		c.no(at+"image", "is missing: a task with services needs an image or a Dockerfile")
+		c.refuseField(at+"image", "is missing: a task with services needs an image or a Dockerfile")
 	}
 
 	cpu, memory := c.size(at, m)
@@ -512,18 +526,21 @@ func (c *composeReader) environment(s *harborSettings) {
 
 // checkMain refuses fields of the agent's own sandbox that are those of the settings, or that have no meaning.
 func (c *composeReader) checkMain(at string, m composeService) {
-	c.rest(at, m.Rest, slices.Concat(serviceIgnored, mainIgnored)...)
+	c.refuseRest(at, m.Rest, slices.Concat(serviceIgnored, mainIgnored)...)
 
 	if !idles(slices.Concat(m.Entrypoint, m.Command)) {
-		c.no(at+"command", "must be left out: the agent is what runs there; start programs in the image of another service")
+		c.refuseField(
+			at+"command",
+			"must be left out: the agent is what runs there; start programs in the image of another service",
+		)
 	}
 
 	if m.User != "" {
-		c.no(at+"user", "must be left out: set agent.user of %s", harborFile)
+		c.refuseField(at+"user", "must be left out: set agent.user of %s", harborFile)
 	}
 
 	if m.Healthcheck != nil {
-		c.no(at+"healthcheck", "must be left out: set environment.healthcheck of %s", harborFile)
+		c.refuseField(at+"healthcheck", "must be left out: set environment.healthcheck of %s", harborFile)
 	}
 
 	for _, name := range sortedKeys(m.DependsOn) {
@@ -559,7 +576,10 @@ func idles(argv []string) bool {
 		text = strings.TrimPrefix(text, shell)
 	}
 
-	return slices.Contains([]string{"", "sleep infinity", "tail -f /dev/null", "bash", "sh", "/bin/bash", "/bin/sh"}, text)
+	return slices.Contains(
+		[]string{"", "sleep infinity", "tail -f /dev/null", "bash", "sh", "/bin/bash", "/bin/sh"},
+		text,
+	)
 }
 
 // services returns the services beside the agent's sandbox, and adds the builds of their images to the task.
@@ -601,10 +621,17 @@ func (c *composeReader) checkCondition(at, name, condition string) {
 
 	switch {
 	case !ok:
-		c.no(field, "there is no such service")
+		c.refuseField(field, "there is no such service")
 	case condition == serviceHealthy && (on.Healthcheck == nil || on.Healthcheck.Disable):
-		c.no(field, "%s needs services.%s.healthcheck: that of an image is not read", condition, name)
+		c.refuseField(field, "%s needs services.%s.healthcheck: that of an image is not read", condition, name)
 	case condition != serviceStarted && condition != serviceHealthy && condition != serviceCompleted:
-		c.no(field+".condition", "must be %s, %s or %s, got %q", serviceStarted, serviceHealthy, serviceCompleted, condition)
+		c.refuseField(
+			field+".condition",
+			"must be %s, %s or %s, got %q",
+			serviceStarted,
+			serviceHealthy,
+			serviceCompleted,
+			condition,
+		)
 	}
 }

@@ -23,7 +23,7 @@ const (
 // service turns a service of the file into one of a sandbox.
 func (c *composeReader) service(name string, s composeService, settings harborSettings) rollout.Service {
 	at := "services." + name + "."
-	c.rest(at, s.Rest, serviceIgnored...)
+	c.refuseRest(at, s.Rest, serviceIgnored...)
 
 	service := rollout.Service{
 		Name: name, Image: s.Image, Entrypoint: s.Entrypoint, Command: s.Command, Env: s.Environment,
@@ -40,7 +40,7 @@ func (c *composeReader) service(name string, s composeService, settings harborSe
 
 	for _, on := range sortedKeys(s.DependsOn) {
 		if on == rollout.MainService {
-			c.no(at+"depends_on."+on, "the agent's sandbox is always there before the services")
+			c.refuseField(at+"depends_on."+on, "the agent's sandbox is always there before the services")
 			continue
 		}
 
@@ -57,23 +57,23 @@ func (c *composeReader) buildOf(at string, b *composeBuild, settings harborSetti
 		return nil
 	}
 
-	c.rest(at+"build.", b.Rest)
+	c.refuseRest(at+"build.", b.Rest)
 
 	folder := path.Join(environmentFolder, cmp.Or(b.Context, "."))
 	if path.IsAbs(b.Context) || folder != environmentFolder && !strings.HasPrefix(folder, environmentFolder+"/") {
-		c.no(at+"build.context", "must be a folder below %s/, got %q", environmentFolder, b.Context)
+		c.refuseField(at+"build.context", "must be a folder below %s/, got %q", environmentFolder, b.Context)
 		return nil
 	}
 
 	file := path.Clean(cmp.Or(b.Dockerfile, dockerfileName))
 	if path.IsAbs(file) || file == ".." || strings.HasPrefix(file, "../") {
-		c.no(at+"build.dockerfile", "must be a file of the context, got %q", b.Dockerfile)
+		c.refuseField(at+"build.dockerfile", "must be a file of the context, got %q", b.Dockerfile)
 		return nil
 	}
 
 	build := c.build(folder, file, settings.Environment.BuildSec)
 	if build == nil {
-		c.no(at+"build", "%s/%s is missing", folder, file)
+		c.refuseField(at+"build", "%s/%s is missing", folder, file)
 	}
 
 	return build
@@ -85,15 +85,19 @@ func (c *composeReader) volumes(at string, given []composeVolume) []rollout.Volu
 
 	for i, v := range given {
 		field := fmt.Sprintf("%svolumes[%d]", at, i)
-		c.rest(field+".", v.Rest)
+		c.refuseRest(field+".", v.Rest)
 
 		switch _, declared := c.file.Volumes[v.Source]; {
 		case v.Type == "bind" && strings.HasPrefix(v.Source, harborMount):
 		case v.Type != "volume":
-			c.no(field, "a %s is not supported: copy the files in a Dockerfile", cmp.Or(v.Type, "volume without a type"))
+			c.refuseField(
+				field,
+				"a %s is not supported: copy the files in a Dockerfile",
+				cmp.Or(v.Type, "volume without a type"),
+			)
 		case v.Source == "":
 		case !declared:
-			c.no(field, "there is no volume %q in volumes", v.Source)
+			c.refuseField(field, "there is no volume %q in volumes", v.Source)
 		default:
 			volumes = append(volumes, rollout.Volume{Name: v.Source, Path: path.Clean(v.Target), ReadOnly: v.ReadOnly})
 		}
@@ -107,7 +111,7 @@ func (c *composeReader) health(at string, h *composeHealth) *rollout.Healthcheck
 		return nil
 	}
 
-	c.rest(at, h.Rest)
+	c.refuseRest(at, h.Rest)
 
 	check := &rollout.Healthcheck{
 		Interval: cmp.Or(c.seconds(at+"interval", h.Interval), composeInterval),
@@ -121,7 +125,7 @@ func (c *composeReader) health(at string, h *composeHealth) *rollout.Healthcheck
 	case len(h.Test) == 2 && h.Test[0] == "CMD-SHELL":
 		check.Test = []string{"/bin/sh", "-c", h.Test[1]}
 	default:
-		c.no(at+"test", "must be a text, or a list that begins with CMD or CMD-SHELL")
+		c.refuseField(at+"test", "must be a text, or a list that begins with CMD or CMD-SHELL")
 	}
 
 	return check
@@ -134,7 +138,7 @@ func (c *composeReader) seconds(field, text string) float64 {
 
 	d, err := time.ParseDuration(text)
 	if err != nil || d < 0 {
-		c.no(field, "must be a time such as 10s or 1m30s, got %q", text)
+		c.refuseField(field, "must be a time such as 10s or 1m30s, got %q", text)
 	}
 
 	return d.Seconds()
@@ -146,9 +150,9 @@ func (c *composeReader) size(at string, s composeService) (cpu float64, memoryMi
 	field, memory := at+"mem_limit", s.MemLimit
 
 	if d := s.Deploy; d != nil {
-		c.rest(at+"deploy.", d.Rest)
-		c.rest(at+"deploy.resources.", d.Resources.Rest)
-		c.rest(at+"deploy.resources.limits.", d.Resources.Limits.Rest)
+		c.refuseRest(at+"deploy.", d.Rest)
+		c.refuseRest(at+"deploy.resources.", d.Resources.Rest)
+		c.refuseRest(at+"deploy.resources.limits.", d.Resources.Limits.Rest)
 
 		if cores == "" {
 			cpus, cores = at+"deploy.resources.limits.cpus", d.Resources.Limits.CPUs
@@ -162,7 +166,7 @@ func (c *composeReader) size(at string, s composeService) (cpu float64, memoryMi
 	if cores != "" {
 		var err error
 		if cpu, err = strconv.ParseFloat(cores, 64); err != nil || !(cpu >= 0) {
-			c.no(cpus, "must be a number of cores such as 0.5, got %q", cores)
+			c.refuseField(cpus, "must be a number of cores such as 0.5, got %q", cores)
 		}
 	}
 
@@ -172,7 +176,7 @@ func (c *composeReader) size(at string, s composeService) (cpu float64, memoryMi
 
 	bytes, err := units.RAMInBytes(memory)
 	if err != nil || bytes < 1<<20 {
-		c.no(field, "must be a size such as 512m or 2g, got %q", memory)
+		c.refuseField(field, "must be a size such as 512m or 2g, got %q", memory)
 		return cpu, 0
 	}
 

@@ -64,7 +64,7 @@ func (f *finder) visit(name string, d fs.DirEntry, err error) error {
 	}
 
 	source := filepath.Join(f.folder, filepath.FromSlash(name))
-	f.set.add(item{
+	f.set.addTask(item{
 		name:   strings.TrimSuffix(name, kind),
 		source: source,
 		read:   func() (Task, error) { return readYAMLIn(f.files, name, source) },
@@ -102,7 +102,7 @@ func (f *finder) directory(name string) error {
 		name = filepath.Base(filepath.Clean(f.folder))
 	}
 
-	f.set.add(item{
+	f.set.addTask(item{
 		name:   name,
 		source: source,
 		err:    err,

@@ -52,7 +52,7 @@ func (s *Set) openLines() error {
 				return err
 			}
 
-			s.add(lineItem(file, fmt.Sprintf("%s:%d", s.path, number), number, line, offset, size))
+			s.addTask(lineItem(file, fmt.Sprintf("%s:%d", s.path, number), number, line, offset, size))
 		}
 
 		offset += size

@@ -60,7 +60,7 @@ func Open(path string) (*Set, error) {
 	case kind == ".jsonl" || kind == ".ndjson":
 		err = s.openLines()
 	case kind == ".yaml" || kind == ".yml":
-		s.add(item{
+		s.addTask(item{
 			name:   strings.TrimSuffix(filepath.Base(path), filepath.Ext(path)),
 			source: path,
 			read:   func() (Task, error) { return OpenFile(path) },
@@ -146,8 +146,8 @@ func (s *Set) Tasks(chosen []int) ([]Task, error) {
 	return tasks, nil
 }
 
-// add appends a task. A second task of the same name is kept as a broken task.
-func (s *Set) add(it item) {
+// addTask appends a task. A second task of the same name is kept as a broken task.
+func (s *Set) addTask(it item) {
 	if first, ok := s.index[it.name]; ok && it.err == nil {
 		it.err = fault.New(
 			fault.Invalid,

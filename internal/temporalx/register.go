@@ -45,7 +45,7 @@ type Counter interface {
 // searchattr.Types instead. Temporal reads a namespace every 2 s; until it knows new attributes, the error
 // is a fault.Unavailable.
 func Register(ctx context.Context, op Operator, workflows Counter, namespace string) error {
-	if err := add(ctx, op, namespace); err != nil {
+	if err := addMissing(ctx, op, namespace); err != nil {
 		return err
 	}
 	// matches nothing, and has an index
@@ -62,8 +62,8 @@ func Register(ctx context.Context, op Operator, workflows Counter, namespace str
 	return fault.Wrap(serviceKind(err), err, "query the search attributes of namespace %q", namespace)
 }
 
-// add adds the attributes that the namespace lacks.
-func add(ctx context.Context, op Operator, namespace string) error {
+// addMissing adds the attributes that the namespace lacks.
+func addMissing(ctx context.Context, op Operator, namespace string) error {
 	have, err := op.ListSearchAttributes(ctx, &operatorservice.ListSearchAttributesRequest{Namespace: namespace})
 	if err != nil {
 		return fault.Wrap(serviceKind(err), err, "list search attributes of namespace %q", namespace)

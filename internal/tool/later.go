@@ -54,7 +54,7 @@ func (l *later) having(ctx context.Context, name string) (*bound, error) {
 		return l.builtin, nil
 	}
 
-	b, err := l.selection.ask(ctx, l.builtin)
+	b, err := l.selection.askServers(ctx, l.builtin)
 	switch {
 	case err == nil:
 		l.mu.Lock()

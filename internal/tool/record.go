@@ -28,7 +28,7 @@ type keptCall struct {
 	Data      string `json:"data,omitempty"`
 }
 
-func keep(c Call, r Result) keptCall {
+func keepCall(c Call, r Result) keptCall {
 	return keptCall{
 		ID: c.ID, Name: c.Name, Arguments: string(c.Arguments),
 		Content: r.Content, Error: r.Error, Message: r.Message, Data: string(r.Data),

@@ -110,7 +110,7 @@ func (r *Registry) Select(enabled, disabled []string) (*Selection, error) {
 // failure of one of these servers, or a fault.Invalid if a server's tool has the name of another selected
 // tool.
 func (s *Selection) Bind(ctx context.Context, env Env) (Set, error) {
-	b, err := s.ask(ctx, s.builtinTools(ctx, env))
+	b, err := s.askServers(ctx, s.builtinTools(ctx, env))
 	if err != nil {
 		return nil, err
 	}
@@ -123,9 +123,9 @@ func (s *Selection) builtinTools(ctx context.Context, env Env) *bound {
 	return &bound{env: env, bounds: newBounds(ctx, env), tools: s.tools}
 }
 
-// ask adds the tools of the selected servers to own. It asks them in parallel. If some fail, it returns the
+// askServers adds the tools of the selected servers to own. It asks them in parallel. If some fail, it returns the
 // tools of the others and the first failure.
-func (s *Selection) ask(ctx context.Context, own *bound) (*bound, error) {
+func (s *Selection) askServers(ctx context.Context, own *bound) (*bound, error) {
 	servers := s.registry.servers
 	lists, errs := make([][]Definition, len(servers)), make([]error, len(servers))
 
@@ -141,14 +141,14 @@ func (s *Selection) ask(ctx context.Context, own *bound) (*bound, error) {
 
 	all := &bound{env: own.env, bounds: own.bounds, tools: slices.Clone(own.tools)}
 	for i, server := range servers {
-		errs[i] = cmp.Or(errs[i], s.add(all, server, lists[i]))
+		errs[i] = cmp.Or(errs[i], s.addTools(all, server, lists[i]))
 	}
 
 	return all, cmp.Or(errs...)
 }
 
-// add adds the selected tools of a server that model APIs accept.
-func (s *Selection) add(b *bound, server Server, list []Definition) error {
+// addTools adds the selected tools of a server that model APIs accept.
+func (s *Selection) addTools(b *bound, server Server, list []Definition) error {
 	for _, d := range list {
 		c, err := checkServerTool(d, server.Source)
 		if err != nil || !s.with.has(d.Name, server.Name) || s.without.has(d.Name, server.Name) {

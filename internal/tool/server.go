@@ -98,5 +98,5 @@ func (t *serverTool) Call(ctx context.Context, env Env, c Call) (Result, error) 
 	saving, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTime)
 	defer cancel()
 
-	return result, env.Record.Save(saving, key, keep(c, result))
+	return result, env.Record.Save(saving, key, keepCall(c, result))
 }

@@ -43,16 +43,16 @@ func decode(head, sections []byte) (*written, error) {
 	}
 
 	w := &written{head: h}
-	w.request, sections = take(sections, h.Request)
-	w.reply, sections = take(sections, h.Reply)
-	w.prompt, sections = take(sections, h.Prompt)
-	w.ids, sections = take(sections, h.TokenIDs)
-	w.logprobs, _ = take(sections, h.Logprobs)
+	w.request, sections = cutSection(sections, h.Request)
+	w.reply, sections = cutSection(sections, h.Reply)
+	w.prompt, sections = cutSection(sections, h.Prompt)
+	w.ids, sections = cutSection(sections, h.TokenIDs)
+	w.logprobs, _ = cutSection(sections, h.Logprobs)
 
 	return w, nil
 }
 
-func take(b []byte, n int) (section, rest []byte) { return b[:n:n], b[n:] }
+func cutSection(b []byte, n int) (section, rest []byte) { return b[:n:n], b[n:] }
 
 // record returns the record as it was appended.
 func (w *written) record() *Record {

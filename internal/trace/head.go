@@ -97,7 +97,7 @@ func (h *storedHead) writeReply(w *objectWriter) {
 		w.value("cost_usd", h.Usage.CostUSD)
 	}
 
-	w.end()
+	w.closeObject()
 }
 
 func (d *diff) write(w *objectWriter) {
@@ -107,21 +107,21 @@ func (d *diff) write(w *objectWriter) {
 	w.number("depth", int64(d.Depth))
 	d.Request.write(w, "request")
 	d.Prompt.write(w, "prompt")
-	w.end()
+	w.closeObject()
 }
 
 func (s share) write(w *objectWriter, name string) {
 	w.object(name)
 	w.numberIfAny("prefix", int64(s.Prefix))
 	w.numberIfAny("suffix", int64(s.Suffix))
-	w.end()
+	w.closeObject()
 }
 
 func (c *cut) write(w *objectWriter) {
 	w.object("cut")
 	w.number("at", int64(c.At))
 	w.true("spaced", c.Spaced)
-	w.end()
+	w.closeObject()
 }
 
 // append appends the head of a note.
@@ -156,7 +156,7 @@ func (w *objectWriter) object(name string) {
 	w.b = append(w.b, '{')
 }
 
-func (w *objectWriter) end() { w.b = append(w.b, '}') }
+func (w *objectWriter) closeObject() { w.b = append(w.b, '}') }
 
 func (w *objectWriter) text(name, s string) {
 	w.key(name)

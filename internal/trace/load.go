@@ -38,7 +38,7 @@ func (s *Store) loadSegment(seg *segment, last bool) error {
 
 	scan := scanner{raw: raw}
 	for body, at, ok := scan.next(); ok; body, at, ok = scan.next() {
-		if s.add(seg, body, place{Segment: seg.number, At: at, size: frameHead + int64(len(body))}) != nil {
+		if s.indexBody(seg, body, place{Segment: seg.number, At: at, size: frameHead + int64(len(body))}) != nil {
 			s.damaged++
 		}
 	}
@@ -74,8 +74,8 @@ type note struct {
 	Turn int    `json:"turn"`
 }
 
-// add indexes one body.
-func (s *Store) add(seg *segment, body []byte, at place) error {
+// indexBody indexes one body.
+func (s *Store) indexBody(seg *segment, body []byte, at place) error {
 	kind, head, sections, err := split(body)
 	if err != nil {
 		return err

@@ -76,4 +76,6 @@ func (l *Log) Delivered(turn int) error {
 }
 
 // Drop removes the log and its records.
-func (l *Log) Drop() error { return fault.Wrap(fault.Internal, l.store.drop(l.key), "drop trace") }
+func (l *Log) Drop() error {
+	return fault.Wrap(fault.Internal, l.store.forgetLogs(l.key), "drop trace")
+}

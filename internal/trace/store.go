@@ -116,11 +116,11 @@ func (s *Store) Retain(keep func(key string) bool) error {
 	keys := slices.Collect(maps.Keys(s.logs))
 	s.mu.Unlock()
 
-	return s.drop(slices.DeleteFunc(keys, keep)...)
+	return s.forgetLogs(slices.DeleteFunc(keys, keep)...)
 }
 
-// drop forgets logs, and removes the segments that only they had records in.
-func (s *Store) drop(keys ...string) error {
+// forgetLogs forgets logs, and removes the segments that only they had records in.
+func (s *Store) forgetLogs(keys ...string) error {
 	s.files.Lock()
 	defer s.files.Unlock()
 

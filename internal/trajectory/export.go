@@ -11,7 +11,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/trajectory/sequence"
 )
 
-// Mark says what an audit found wrong with a turn. It is stored with routes: fields are added, never renamed or removed.
+// Mark says what an audit found wrong with a turn. It is stored with routes: fields are added, never renamed or
+// removed.
 type Mark struct {
 	Flaw string `json:"flaw"`
 	// Drop: the turn is not trained on.
@@ -66,7 +67,7 @@ func Export(l *trace.Log, w io.Writer, o ExportOptions) error {
 		}
 
 		for _, m := range o.Marks[turn.Turn] {
-			m.put(&turn)
+			m.markTurn(&turn)
 		}
 
 		turn.PrefixBreak, turn.Branch = lineages.follow(&turn), summarised.branch(&turn)
@@ -84,7 +85,8 @@ func Export(l *trace.Log, w io.Writer, o ExportOptions) error {
 	return nil
 }
 
-// ExportExperts writes the rows of routed experts and of sampling masks of all turns, one after another as Export describes them.
+// ExportExperts writes the rows of routed experts and of sampling masks of all turns, one after another as Export
+// describes them.
 func ExportExperts(l *trace.Log, w io.Writer) error {
 	for _, e := range l.Entries() {
 		rows, err := l.ExpertRows(e)
@@ -100,8 +102,8 @@ func ExportExperts(l *trace.Log, w io.Writer) error {
 	return nil
 }
 
-// put adds what an audit found wrong with the turn.
-func (m Mark) put(t *rollout.Turn) {
+// markTurn adds what an audit found wrong with the turn.
+func (m Mark) markTurn(t *rollout.Turn) {
 	t.Flaws = append(t.Flaws, m.Flaw)
 	if m.Drop {
 		t.Train = false

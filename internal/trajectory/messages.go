@@ -52,7 +52,7 @@ func (c *Compactor) request(t *rollout.Turn) map[string]any {
 func (c *Compactor) addPrompt(o *rawjson.Object, out map[string]any) {
 	for _, key := range []string{"messages", "prompt", "system", "instructions", "input"} {
 		if v, ok := o.Get(key); ok {
-			c.put(out, key, bytes.Clone(v))
+			c.addMember(out, key, bytes.Clone(v))
 		}
 	}
 }
@@ -63,7 +63,7 @@ func (c *Compactor) addPrompt(o *rawjson.Object, out map[string]any) {
 func (c *Compactor) delta(t *rollout.Turn, o *rawjson.Object, out map[string]any) {
 	for _, key := range []string{"system", "instructions"} {
 		if v, ok := o.Get(key); ok {
-			c.put(out, key, brief(v))
+			c.addMember(out, key, brief(v))
 		}
 	}
 
@@ -88,7 +88,7 @@ func (c *Compactor) delta(t *rollout.Turn, o *rawjson.Object, out map[string]any
 		}
 
 		text, err := marshal(kept)
-		if err == nil && c.put(out, key, text) && n > 0 {
+		if err == nil && c.addMember(out, key, text) && n > 0 {
 			out["messages_before"] = n
 		}
 	}
@@ -119,8 +119,8 @@ func (c *Compactor) sharedPrefix(t *rollout.Turn, all []json.RawMessage) int {
 	return len(before)
 }
 
-// put adds a member if the result has room for it, and else names it in "omitted".
-func (c *Compactor) put(out map[string]any, key string, value json.RawMessage) bool {
+// addMember adds a member if the result has room for it, and else names it in "omitted".
+func (c *Compactor) addMember(out map[string]any, key string, value json.RawMessage) bool {
 	if c.requests+len(value) > maxRequests {
 		omitted, _ := out["omitted"].([]string)
 		out["omitted"] = append(omitted, key)

@@ -29,8 +29,8 @@ const (
 
 	statusTry     = 30 * time.Second
 	statusTimeout = 2 * time.Minute
-	// Bounds of the pause between two requests for the sink's status. A trainer that has used a batch waits at most so long
-	// for the next one to begin.
+	// Bounds of the pause between two requests for the sink's status. A trainer that has used a batch waits at most so
+	// long for the next one to begin.
 	leastWait = time.Second
 	mostWait  = 10 * time.Second
 
@@ -147,13 +147,16 @@ func (p *run) count(d rollout.Delivery, err error) {
 	p.step()
 }
 
-// watchSink requests the sink's status while it could let a group start. The pause grows while the status does not change
-// and nothing is delivered: a trainer that takes all that comes leaves the same room at each look.
+// watchSink requests the sink's status while it could let a group start. The pause grows while the status does not
+// change and nothing is delivered: a trainer that takes all that comes leaves the same room at each look.
 func (p *run) watchSink(ctx workflow.Context) {
 	wait := leastWait
 
 	for {
-		if err := workflow.Await(ctx, func() bool { return p.statusDue && p.state.Phase != producer.Paused }); err != nil {
+		if err := workflow.Await(
+			ctx,
+			func() bool { return p.statusDue && p.state.Phase != producer.Paused },
+		); err != nil {
 			return
 		}
 
@@ -161,7 +164,7 @@ func (p *run) watchSink(ctx workflow.Context) {
 		before, known := p.status, p.hasStatus
 		since := p.since
 
-		status, err := p.ask(ctx)
+		status, err := p.readDelivery(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -187,7 +190,7 @@ func (p *run) watchSink(ctx workflow.Context) {
 	}
 }
 
-func (p *run) ask(ctx workflow.Context) (delivery.Status, error) {
+func (p *run) readDelivery(ctx workflow.Context) (delivery.Status, error) {
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		TaskQueue:              rollout.DeliveryQueue,
 		StartToCloseTimeout:    statusTry,

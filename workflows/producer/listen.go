@@ -19,7 +19,7 @@ func (p *run) listen(ctx workflow.Context) {
 	cancelled := ctx.Done()
 	workflow.Go(p.ctx, func(ctx workflow.Context) {
 		cancelled.Receive(ctx, nil)
-		p.end("the workflow was cancelled")
+		p.abortGroups("the workflow was cancelled")
 	})
 	workflow.Go(p.ctx, func(ctx workflow.Context) {
 		aborts := workflow.GetSignalChannel(ctx, rollout.SignalAbort)
@@ -27,7 +27,7 @@ func (p *run) listen(ctx workflow.Context) {
 		for {
 			var abort rollout.Abort
 			aborts.Receive(ctx, &abort)
-			p.end(text.Head(abort.Reason, maxReason))
+			p.abortGroups(text.Head(abort.Reason, maxReason))
 		}
 	})
 	workflow.Go(p.ctx, func(ctx workflow.Context) {
@@ -79,8 +79,8 @@ func (p *run) enter(phase producer.Phase) {
 	p.upsert(p.keys.Phase.ValueSet(string(phase)))
 }
 
-// end aborts the running groups. The first reason is kept.
-func (p *run) end(reason string) {
+// abortGroups aborts the running groups. The first reason is kept.
+func (p *run) abortGroups(reason string) {
 	if p.finishing || p.state.Phase == producer.Aborting {
 		return
 	}

@@ -34,7 +34,7 @@ func Register(w worker.WorkflowRegistry) {
 // Workflow runs a producer to its end and returns its last state. It fails only if the specification is
 // Invalid or the state could not be stored.
 func Workflow(ctx workflow.Context, spec producer.Spec) (producer.State, error) {
-	p, err := begin(ctx, spec)
+	p, err := newRun(ctx, spec)
 	if err != nil {
 		return producer.State{}, failure.ToTemporal(err)
 	}
@@ -97,7 +97,7 @@ type run struct {
 	sinkError string
 }
 
-func begin(ctx workflow.Context, spec producer.Spec) (*run, error) {
+func newRun(ctx workflow.Context, spec producer.Spec) (*run, error) {
 	if err := spec.Validate(); err != nil {
 		return nil, err
 	}
@@ -149,7 +149,7 @@ func (p *run) run(ctx workflow.Context) (producer.State, error) {
 		p.changed = false
 		p.advance()
 
-		if outcome, done := p.ended(); done {
+		if outcome, done := p.isFinished(); done {
 			return p.finish(outcome)
 		}
 
@@ -182,8 +182,8 @@ func (p *run) continueAsNew(ctx workflow.Context) error {
 	return workflow.NewContinueAsNewError(ctx, producer.WorkflowName, next)
 }
 
-// ended reports whether nothing is left to do, and the outcome.
-func (p *run) ended() (producer.Outcome, bool) {
+// isFinished reports whether nothing is left to do, and the outcome.
+func (p *run) isFinished() (producer.Outcome, bool) {
 	if len(p.state.Running) > 0 || p.starting > 0 {
 		return "", false
 	}

@@ -68,7 +68,7 @@ func (d Document) Encode() (reply.Encoded, error) {
 			continue
 		}
 
-		if err := d.add(r, rt); err != nil {
+		if err := d.addRoute(r, rt); err != nil {
 			return nil, fmt.Errorf("describe %s %s: %w", rt.Method, rt.Path, err)
 		}
 	}
@@ -76,7 +76,7 @@ func (d Document) Encode() (reply.Encoded, error) {
 	return jsonvalue.Encode(r.Spec)
 }
 
-func (d Document) add(r *openapi31.Reflector, rt Route) error {
+func (d Document) addRoute(r *openapi31.Reflector, rt Route) error {
 	oc, err := r.NewOperationContext(rt.Method, rt.Path)
 	if err != nil {
 		return err

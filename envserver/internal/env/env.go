@@ -53,7 +53,7 @@ func New(o Options) (*Env, error) {
 	}
 	if o.MetricsOf != nil {
 		e.metrics = o.MetricsOf.metrics
-		e.metrics.add(e.Sessions.Len)
+		e.metrics.addSessions(e.Sessions.Len)
 
 		return e, nil
 	}

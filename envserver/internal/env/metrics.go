@@ -50,8 +50,8 @@ func newMetrics(r prometheus.Registerer, sessions func() int) (*metrics, error) 
 	return m, nil
 }
 
-// add counts the sessions of another environment.
-func (m *metrics) add(sessions func() int) {
+// addSessions counts the sessions of another environment.
+func (m *metrics) addSessions(sessions func() int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 

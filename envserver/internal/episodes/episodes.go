@@ -379,7 +379,7 @@ func (p *Player) submit(
 	call episode.Call,
 ) Outcome {
 	err := p.o.Episodes.Submit(ctx, playing.RolloutID, call)
-	if err != nil && !p.ended(ctx, playing, err) {
+	if err != nil && !p.isEpisodeOver(ctx, playing, err) {
 		return Outcome{Err: err}
 	}
 
@@ -403,7 +403,7 @@ func otherEnd(how string) string {
 func (p *Player) call(ctx context.Context, sess *session.Session, playing session.Playing, call episode.Call) Outcome {
 	answer, err := p.o.Episodes.Call(ctx, playing.RolloutID, call)
 	if err != nil {
-		if !p.ended(ctx, playing, err) {
+		if !p.isEpisodeOver(ctx, playing, err) {
 			return Outcome{Err: err}
 		}
 
@@ -443,8 +443,9 @@ func (p *Player) progress(ctx context.Context, sess *session.Session, rolloutID 
 	}
 }
 
-// ended reports whether a call was refused because the episode is over, rather than because of its caller or form.
-func (p *Player) ended(ctx context.Context, playing session.Playing, err error) bool {
+// isEpisodeOver reports whether a call was refused because the episode is over, rather than because of its caller or
+// form.
+func (p *Player) isEpisodeOver(ctx context.Context, playing session.Playing, err error) bool {
 	if !fault.Is(err, fault.Conflict) {
 		return false
 	}

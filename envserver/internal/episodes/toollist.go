@@ -78,7 +78,7 @@ func (l *toolList) get(ctx context.Context) ([]Tool, error) {
 		return nil, fault.Wrap(fault.Unavailable, context.Cause(ctx), "list the tools of the environment")
 	}
 
-	l.keep(made, err)
+	l.recordOutcome(made, err)
 	latest, _, err := l.state()
 
 	return latest, err
@@ -97,8 +97,8 @@ func (l *toolList) state() (known []Tool, due bool, err error) {
 	return nil, due, l.err
 }
 
-// keep records the outcome of an attempt.
-func (l *toolList) keep(made []Tool, err error) {
+// recordOutcome records the outcome of an attempt.
+func (l *toolList) recordOutcome(made []Tool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 

@@ -56,13 +56,13 @@ func failedArchive(err error) any {
 // answerHead comes before the content of a streamed answer.
 const answerHead = `{"success":true,"error":"","content":"`
 
-func begin(w http.ResponseWriter) {
+func beginAnswer(w http.ResponseWriter) {
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = io.WriteString(w, answerHead)
 }
 
-// end writes the members of an answer after its content.
-func end(w io.Writer, answer any) {
+// endAnswer writes the members of an answer after its content.
+func endAnswer(w io.Writer, answer any) {
 	whole, err := json.Marshal(answer)
 
 	rest, ok := bytes.CutPrefix(whole, []byte(answerHead))

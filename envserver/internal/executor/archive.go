@@ -69,10 +69,10 @@ func (a *API) archive(ctx context.Context, w http.ResponseWriter, id string, in 
 		return err
 	}
 
-	begin(w)
+	beginAnswer(w)
 
 	n := encode(w, io.MultiReader(&head, packed))
-	end(w, archiveAnswer{Success: true, Encoding: "base64", Format: "tar.gz", Bytes: n, Entries: <-files})
+	endAnswer(w, archiveAnswer{Success: true, Encoding: "base64", Format: "tar.gz", Bytes: n, Entries: <-files})
 
 	return nil
 }

@@ -183,7 +183,7 @@ func (a *API) read(ctx context.Context, w http.ResponseWriter, id string, in art
 	if in.Encoding == "text" {
 		err = writeText(w, content)
 	} else {
-		begin(w)
+		beginAnswer(w)
 		encode(w, content)
 	}
 
@@ -207,7 +207,7 @@ func (a *API) read(ctx context.Context, w http.ResponseWriter, id string, in art
 		answer.SHA256 = &digest
 	}
 
-	end(w, answer)
+	endAnswer(w, answer)
 
 	return nil
 }
@@ -224,7 +224,7 @@ func writeText(w http.ResponseWriter, content io.Reader) error {
 		return err
 	}
 
-	begin(w)
+	beginAnswer(w)
 	_, _ = w.Write(quoted[1 : len(quoted)-1])
 
 	return nil

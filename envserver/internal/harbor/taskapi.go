@@ -110,13 +110,13 @@ func listEnvironments(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (a taskAPI) getSplits(w http.ResponseWriter, r *http.Request) {
-	if named(w, r) {
+	if checkEnvironment(w, r) {
 		httpio.WriteJSON(w, http.StatusOK, a.sets.splits())
 	}
 }
 
-// named reports whether a request is for this environment; otherwise it answers the request.
-func named(w http.ResponseWriter, r *http.Request) bool {
+// checkEnvironment reports whether a request is for this environment; otherwise it answers the request.
+func checkEnvironment(w http.ResponseWriter, r *http.Request) bool {
 	name := chi.URLParam(r, "environment")
 	if strings.EqualFold(name, Name) {
 		return true
@@ -135,7 +135,7 @@ func (a taskAPI) read(w http.ResponseWriter, r *http.Request, ask func(*issue.Ch
 	}
 	defer release()
 
-	if !named(w, r) {
+	if !checkEnvironment(w, r) {
 		return false
 	}
 

@@ -96,14 +96,14 @@ func (e *Env) capture(ctx context.Context, id string) (captured, error) {
 
 	defer r.Close()
 
-	err = turns.Each(r, turns.Bounded, c.add)
+	err = turns.Each(r, turns.Bounded, c.addTurn)
 
 	return c, err
 }
 
-// add adds a call with a complete reply. Titles, summaries, subagents and foreign calls become
+// addTurn adds a call with a complete reply. Titles, summaries, subagents and foreign calls become
 // conversations and not turns: the reward does not apply to them.
-func (c *captured) add(t *rollout.Turn) error {
+func (c *captured) addTurn(t *rollout.Turn) error {
 	if t.Broken != "" {
 		return nil
 	}

@@ -11,56 +11,56 @@ import (
 // Checker validates the fields of one object in the order its model declares them, as the reference lists its findings.
 // Every method checks one field, records it as known, and returns its value if it is valid.
 type Checker struct {
-	obj   map[string]any
-	loc   []any
-	known map[string]bool
-	found List
+	obj     map[string]any
+	loc     []any
+	checked map[string]bool
+	issues  List
 }
 
 // Check returns a Checker of obj; loc is the path to it.
 func Check(obj map[string]any, loc ...any) *Checker {
-	return &Checker{obj: obj, loc: loc, known: map[string]bool{}}
+	return &Checker{obj: obj, loc: loc, checked: map[string]bool{}}
 }
 
 // Found returns the issues. With closed set, unknown fields are issues too.
 func (c *Checker) Found(closed bool) List {
 	if !closed {
-		return c.found
+		return c.issues
 	}
 
 	var extra []string
 
 	for k := range c.obj {
-		if !c.known[k] {
+		if !c.checked[k] {
 			extra = append(extra, k)
 		}
 	}
 
 	slices.Sort(extra)
 
-	room := max(maxIssues-len(c.found), 0)
+	room := max(maxIssues-len(c.issues), 0)
 	for _, k := range extra[:min(room, len(extra))] {
-		c.add(k, "extra_forbidden", "Extra inputs are not permitted", nil)
+		c.addIssue(k, "extra_forbidden", "Extra inputs are not permitted", nil)
 	}
 
 	if more := len(extra) - room; more > 0 {
-		c.found = append(c.found, Issue{
+		c.issues = append(c.issues, Issue{
 			Type: "extra_forbidden",
 			Loc:  slices.Clone(c.loc),
 			Msg:  fmt.Sprintf("Extra inputs are not permitted: and %d more", more),
 		})
 	}
 
-	return c.found
+	return c.issues
 }
 
-func (c *Checker) add(field, kind, msg string, ctx map[string]any) {
+func (c *Checker) addIssue(field, kind, msg string, ctx map[string]any) {
 	input, present := c.obj[field]
 	if !present {
 		input = c.obj
 	}
 
-	c.found = append(c.found, Issue{Type: kind, Loc: c.path(field), Msg: msg, Input: Excerpt(input), Ctx: ctx})
+	c.issues = append(c.issues, Issue{Type: kind, Loc: c.path(field), Msg: msg, Input: Excerpt(input), Ctx: ctx})
 }
 
 func (c *Checker) path(field string) []any {
@@ -68,11 +68,11 @@ func (c *Checker) path(field string) []any {
 }
 
 func (c *Checker) get(field string, required bool) (any, bool) {
-	c.known[field] = true
+	c.checked[field] = true
 
 	v, present := c.obj[field]
 	if !present && required {
-		c.add(field, "missing", "Field required", nil)
+		c.addIssue(field, "missing", "Field required", nil)
 	}
 
 	return v, present
@@ -87,7 +87,7 @@ func (c *Checker) Any(field string) any {
 // Literal checks a field whose only value is want. It may be absent unless it is required.
 func (c *Checker) Literal(field, want string, required bool) {
 	if v, present := c.get(field, required); present && v != want {
-		c.add(field, "literal_error", "Input should be '"+want+"'", map[string]any{"expected": "'" + want + "'"})
+		c.addIssue(field, "literal_error", "Input should be '"+want+"'", map[string]any{"expected": "'" + want + "'"})
 	}
 }
 
@@ -97,7 +97,7 @@ func (c *Checker) String(field string) string {
 
 	s, ok := v.(string)
 	if present && !ok {
-		c.add(field, "string_type", "Input should be a valid string", nil)
+		c.addIssue(field, "string_type", "Input should be a valid string", nil)
 	}
 
 	return s
@@ -113,9 +113,9 @@ func (c *Checker) OptionalString(field string, maxLen int) (string, bool) {
 	s, ok := v.(string)
 	switch {
 	case !ok:
-		c.add(field, "string_type", "Input should be a valid string", nil)
+		c.addIssue(field, "string_type", "Input should be a valid string", nil)
 	case utf8.RuneCountInString(s) > maxLen:
-		c.add(
+		c.addIssue(
 			field,
 			"string_too_long",
 			plural("String should have at most ", maxLen, " character"),
@@ -135,7 +135,7 @@ func (c *Checker) OptionalBool(field string) bool {
 
 	b, ok := v.(bool)
 	if v != nil && !ok {
-		c.add(field, "bool_type", "Input should be a valid boolean", nil)
+		c.addIssue(field, "bool_type", "Input should be a valid boolean", nil)
 	}
 
 	return b
@@ -147,7 +147,7 @@ func (c *Checker) Dict(field string, required bool) map[string]any {
 
 	m, ok := v.(map[string]any)
 	if present && !ok {
-		c.add(field, "dict_type", "Input should be a valid dictionary", nil)
+		c.addIssue(field, "dict_type", "Input should be a valid dictionary", nil)
 	}
 
 	return m

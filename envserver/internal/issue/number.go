@@ -18,9 +18,9 @@ func (c *Checker) Positive(field string) (float64, bool) {
 	f, ok := number(v)
 	switch {
 	case !ok:
-		c.add(field, "float_type", "Input should be a valid number", nil)
+		c.addIssue(field, "float_type", "Input should be a valid number", nil)
 	case math.IsNaN(f) || f <= 0:
-		c.add(field, "greater_than", "Input should be greater than 0", map[string]any{"gt": 0.0})
+		c.addIssue(field, "greater_than", "Input should be greater than 0", map[string]any{"gt": 0.0})
 	default:
 		return f, true
 	}
@@ -40,7 +40,7 @@ func (c *Checker) NaturalInt(field string) {
 	case !ok || !isWhole(f):
 		c.addNoInteger(field)
 	case f < 0:
-		c.add(field, "greater_than_equal", "Input should be greater than or equal to 0", map[string]any{"ge": 0})
+		c.addIssue(field, "greater_than_equal", "Input should be greater than or equal to 0", map[string]any{"ge": 0})
 	}
 }
 
@@ -63,7 +63,7 @@ func (c *Checker) Int(field string, required bool) *int {
 }
 
 func (c *Checker) addNoInteger(field string) {
-	c.add(field, "int_type", "Input should be a valid integer", nil)
+	c.addIssue(field, "int_type", "Input should be a valid integer", nil)
 }
 
 // number converts a decoded number, or a string with one.

@@ -45,7 +45,7 @@ func (a *API) uploadRoutes() []api.Route {
 	u := uploader{a: a, slots: make(chan struct{}, maxUploads)}
 
 	return []api.Route{
-		api.Put("/uploads/{sha256}", u.put, &api.Operation{
+		api.Put("/uploads/{sha256}", u.putUpload, &api.Operation{
 			ID:      "put_upload",
 			Tag:     tag,
 			Summary: "Upload a file for the argument uploads of later rollouts. The body is the file",
@@ -53,7 +53,7 @@ func (a *API) uploadRoutes() []api.Route {
 			Answers: reply.Upload{},
 			Refuses: api.BodyErrors(http.StatusUnprocessableEntity, http.StatusTooManyRequests),
 		}),
-		api.Get("/uploads/{sha256}", u.get, &api.Operation{
+		api.Get("/uploads/{sha256}", u.getUpload, &api.Operation{
 			ID:      "get_upload",
 			Tag:     tag,
 			Summary: "Report whether a file is uploaded",
@@ -72,13 +72,13 @@ type uploader struct {
 	slots chan struct{}
 }
 
-func (u uploader) get(w http.ResponseWriter, r *http.Request) {
+func (u uploader) getUpload(w http.ResponseWriter, r *http.Request) {
 	digest := chi.URLParam(r, "sha256")
 	size, err := u.a.Uploads.Size(r.Context(), access.CallerOf(r.Context()).Name, digest)
 	answerWith(w, reply.Upload{SHA256: digest, Size: size}, err)
 }
 
-func (u uploader) put(w http.ResponseWriter, r *http.Request) {
+func (u uploader) putUpload(w http.ResponseWriter, r *http.Request) {
 	digest := chi.URLParam(r, "sha256")
 	if err := rollout.CheckUpload(digest); err != nil {
 		httpio.WriteRefusal(w, err)

@@ -17,7 +17,7 @@ func (t *Set) Close(ctx context.Context, owner, id string) (closing bool, err er
 		err = &UnknownError{id}
 	case e.owned:
 		err = &HeldError{ID: id, Owned: true}
-	case e.held != nil:
+	case e.released != nil:
 		e.closing, closing = true, true
 	default:
 		t.remove(e)
@@ -50,7 +50,7 @@ func (t *Set) Attach(ctx context.Context, owner, id string) (*Session, error) {
 			return nil, err
 		}
 
-		s, held, err := t.take(owner, id)
+		s, held, err := t.tryAttach(owner, id)
 		if held == nil {
 			return s, err
 		}
@@ -63,8 +63,8 @@ func (t *Set) Attach(ctx context.Context, owner, id string) (*Session, error) {
 	}
 }
 
-// take attaches to the session if it is free; otherwise it returns a channel that closes when it may be free.
-func (t *Set) take(owner, id string) (*Session, <-chan struct{}, error) {
+// tryAttach attaches to the session if it is free; otherwise it returns a channel that closes when it may be free.
+func (t *Set) tryAttach(owner, id string) (*Session, <-chan struct{}, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 
@@ -72,11 +72,11 @@ func (t *Set) take(owner, id string) (*Session, <-chan struct{}, error) {
 	switch {
 	case e == nil || e.s.Owner != owner:
 		return nil, nil, &UnknownError{id}
-	case e.held != nil:
-		return nil, e.held, nil
+	case e.released != nil:
+		return nil, e.released, nil
 	}
 
-	e.held = make(chan struct{})
+	e.released = make(chan struct{})
 
 	return e.s, nil, nil
 }
@@ -91,9 +91,9 @@ func (t *Set) Release(s *Session, cause error) {
 		return
 	}
 
-	if e.held != nil {
-		close(e.held)
-		e.held = nil
+	if e.released != nil {
+		close(e.released)
+		e.released = nil
 		t.rearm(e)
 	}
 

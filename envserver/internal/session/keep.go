@@ -86,7 +86,7 @@ func (s *Session) Keep(ctx context.Context) error {
 	s.mu.Lock()
 	dirty, episode := s.dirty && !s.forgotten, s.state.EpisodeID
 
-	name := !s.yielded && (episode != s.keptEpisode || time.Since(s.named) > nameAgain)
+	name := !s.yielded && (episode != s.keptEpisode || time.Since(s.namedAt) > nameAgain)
 	if dirty {
 		s.version++
 	}
@@ -110,7 +110,7 @@ func (s *Session) Keep(ctx context.Context) error {
 
 	s.stored = true
 	if name {
-		s.keptEpisode, s.named = episode, time.Now()
+		s.keptEpisode, s.namedAt = episode, time.Now()
 	}
 
 	return nil

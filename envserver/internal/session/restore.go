@@ -37,7 +37,7 @@ func (t *Set) find(ctx context.Context, owner, id string, owned bool) (restored 
 		return nil, nil
 	}
 
-	if err := t.add(s, owned); err != nil {
+	if err := t.addSession(s, owned); err != nil {
 		return nil, err
 	}
 
@@ -60,7 +60,7 @@ func (t *Set) refresh(ctx context.Context, id string) error {
 
 	var unknown *UnknownError
 	if errors.As(err, &unknown) && stored {
-		t.drop(e)
+		t.dropSession(e)
 		return err
 	}
 
@@ -75,11 +75,11 @@ func (t *Set) heldOrOwned(e *entry) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 
-	return e.owned || e.held != nil
+	return e.owned || e.released != nil
 }
 
-// drop ends a session that was closed on another replica.
-func (t *Set) drop(e *entry) {
+// dropSession ends a session that was closed on another replica.
+func (t *Set) dropSession(e *entry) {
 	t.mu.Lock()
 	gone := t.remove(e)
 	t.mu.Unlock()
@@ -208,11 +208,11 @@ func (t *Set) Begin(ctx context.Context, owner, id string) error {
 		return nil
 	}
 
-	return t.add(t.newSession(owner, id), false)
+	return t.addSession(t.newSession(owner, id), false)
 }
 
-// add puts a session into the set; t.mu is held.
-func (t *Set) add(s *Session, owned bool) error {
+// addSession puts a session into the set; t.mu is held.
+func (t *Set) addSession(s *Session, owned bool) error {
 	if len(t.m) >= t.o.Max {
 		return &CapacityError{Active: len(t.m), Max: t.o.Max}
 	}
@@ -225,7 +225,7 @@ func (t *Set) add(s *Session, owned bool) error {
 
 	t.m[s.ID] = e
 	if owned {
-		e.held = make(chan struct{})
+		e.released = make(chan struct{})
 	}
 
 	if !owned && t.o.Idle > 0 {

@@ -91,7 +91,7 @@ type Session struct {
 	keptEpisode string
 
 	// when it was
-	named time.Time
+	namedAt time.Time
 
 	// what was kept is deleted for good
 	forgotten bool

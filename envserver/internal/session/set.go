@@ -40,7 +40,7 @@ type entry struct {
 	owned bool
 
 	// closed when the session's WebSocket releases it; nil: none has it
-	held chan struct{}
+	released chan struct{}
 
 	// closed by a caller while held
 	closing bool
@@ -70,7 +70,7 @@ func (t *Set) Open(owner string, owned bool) (*Session, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 
-	if err := t.add(s, owned); err != nil {
+	if err := t.addSession(s, owned); err != nil {
 		return nil, err
 	}
 
@@ -117,7 +117,7 @@ func (t *Set) Use(ctx context.Context, owner, id string) (s *Session, done func(
 func (t *Set) expire(e *entry) {
 	t.mu.Lock()
 
-	inUse := e.busy > 0 || e.held != nil
+	inUse := e.busy > 0 || e.released != nil
 	if inUse {
 		t.rearm(e)
 	}

@@ -102,7 +102,7 @@ func (t *Table) StartEpisode(ctx context.Context, session Session, args map[stri
 	}
 
 	known["agent"] = rollout.AgentInteractive
-	b, err := t.begin(ctx, Call{Tool: startRollout, Args: known, Session: session})
+	b, err := t.startRollout(ctx, Call{Tool: startRollout, Args: known, Session: session})
 	instruction, _ := known["instruction"].(string)
 
 	return b.state, instruction, err

@@ -14,8 +14,8 @@ type startedRollout struct {
 	abort bool
 }
 
-// begin reads the arguments and starts the rollout.
-func (t *Table) begin(ctx context.Context, c Call) (startedRollout, error) {
+// startRollout reads the arguments and starts the rollout.
+func (t *Table) startRollout(ctx context.Context, c Call) (startedRollout, error) {
 	args := defaultRolloutArgs(t.o.Agents[0])
 	if err := t.decode(c, &args); err != nil {
 		return startedRollout{}, err
@@ -78,7 +78,7 @@ func (t *Table) run(ctx context.Context, c Call) (*Text, error) {
 // once it is done.
 func (t *Table) Await(ctx context.Context, c Call) (rollout.Result, error) {
 	c.Tool = runRollout
-	b, err := t.begin(ctx, c)
+	b, err := t.startRollout(ctx, c)
 	// a task may have megabytes, and the wait may be long
 	c.Args = nil
 
@@ -95,7 +95,7 @@ func (t *Table) Await(ctx context.Context, c Call) (rollout.Result, error) {
 }
 
 func (t *Table) start(ctx context.Context, c Call) (*Text, error) {
-	b, err := t.begin(ctx, c)
+	b, err := t.startRollout(ctx, c)
 	if err != nil {
 		return nil, err
 	}

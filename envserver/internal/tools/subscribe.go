@@ -59,7 +59,7 @@ func (t *Table) subscribeEvents(ctx context.Context, c Call) (*Text, error) {
 	wait, cancel := context.WithTimeoutCause(ctx, seconds(min(max(a.WaitS, 0), maxEventWaitS)), errLimit)
 	defer cancel()
 
-	err := t.o.Rollouts.Events(wait, a.RolloutID, a.Cursor, out.take(a.Limit))
+	err := t.o.Rollouts.Events(wait, a.RolloutID, a.Cursor, out.collectBatch(a.Limit))
 	switch {
 	case err == nil:
 		out.Done = true
@@ -73,9 +73,9 @@ func (t *Table) subscribeEvents(ctx context.Context, c Call) (*Text, error) {
 	return Write(out)
 }
 
-// take collects one batch, up to the limits. Events without an id are not in the log and do not end the
+// collectBatch collects one batch, up to the limits. Events without an id are not in the log and do not end the
 // wait: the next request would return them again.
-func (s *subscribeAnswer) take(limit int) func([]rollout.Event) error {
+func (s *subscribeAnswer) collectBatch(limit int) func([]rollout.Event) error {
 	size, moved := 0, false
 
 	return func(events []rollout.Event) error {

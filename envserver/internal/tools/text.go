@@ -60,7 +60,7 @@ func (t *Table) Result(ctx context.Context, id string) (*Text, error) {
 
 		text, err := t.read(ctx, id)
 		if err == nil {
-			t.results.put(id, text)
+			t.results.storeText(id, text)
 		}
 
 		return text, err
@@ -99,7 +99,7 @@ func (c *resultCache) find(id string) *Text {
 	return c.texts[id].Value()
 }
 
-func (c *resultCache) put(id string, text *Text) {
+func (c *resultCache) storeText(id string, text *Text) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 

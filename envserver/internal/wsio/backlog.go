@@ -20,9 +20,9 @@ type backlog struct {
 	readerWaits bool
 
 	// see markGone
-	gone   bool
-	frames []frame
-	bytes  int
+	disconnected bool
+	frames       []frame
+	bytes        int
 }
 
 func (b *backlog) attachWorker() {
@@ -44,20 +44,20 @@ func (b *backlog) detachWorker() {
 	b.hasWorker = false
 }
 
-// add queues a frame for the worker. It waits for room. It returns false if there is no worker; the caller
+// queueFrame queues a frame for the worker. It waits for room. It returns false if there is no worker; the caller
 // then answers the frame. It drops the frame of a client that has disconnected.
-func (b *backlog) add(f frame, r *requests) bool {
+func (b *backlog) queueFrame(f frame, r *requests) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 
-	for b.hasWorker && !b.gone && b.full(len(f.data)) {
+	for b.hasWorker && !b.disconnected && b.full(len(f.data)) {
 		b.readerWaits = true
 		b.room.Wait()
 	}
 
 	b.readerWaits = false
-	if b.gone {
-		f.drop()
+	if b.disconnected {
+		f.freeMemory()
 		return true
 	}
 
@@ -85,7 +85,7 @@ func (b *backlog) markGone() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 
-	if b.gone = true; b.room != nil {
+	if b.disconnected = true; b.room != nil {
 		b.room.Signal()
 	}
 }
@@ -94,8 +94,8 @@ func (b *backlog) full(more int) bool {
 	return len(b.frames) >= maxQueued || len(b.frames) > 0 && b.bytes+more > maxQueuedBytes
 }
 
-// take removes the oldest frame. If there is none it detaches the worker, which is the caller.
-func (b *backlog) take() (f frame, more bool) {
+// nextFrame removes the oldest frame. If there is none it detaches the worker, which is the caller.
+func (b *backlog) nextFrame() (f frame, more bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	// only the reader waits

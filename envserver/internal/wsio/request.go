@@ -33,7 +33,7 @@ type request struct {
 	cancel  context.CancelCauseFunc
 
 	// its reply names the request
-	named bool
+	hasID bool
 
 	// the client no longer waits
 	abandoned bool
@@ -58,14 +58,14 @@ func (r *requests) start(ctx context.Context, req *request, named bool) (wanted 
 	defer r.mu.Unlock()
 
 	req.ctx, req.cancel = context.WithCancelCause(ctx)
-	req.started, req.named = true, named
+	req.started, req.hasID = true, named
 
 	return !req.abandoned
 }
 
-// end records that the answer is ready. It reports whether the client still waits for it, and whether later
+// recordAnswer records that the answer is ready. It reports whether the client still waits for it, and whether later
 // requests bypass its worker. A request that arrives later does not change that.
-func (r *requests) end(req *request) (wanted, bypassed bool) {
+func (r *requests) recordAnswer(req *request) (wanted, bypassed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 
@@ -97,7 +97,7 @@ func (r *requests) nextArrived(giveUp time.Duration) *request {
 		return nil
 	}
 
-	req.bypassed = req.named
+	req.bypassed = req.hasID
 
 	return req
 }

@@ -151,7 +151,7 @@ func (c *conn) read() {
 			c.abandon(stale)
 		}
 
-		if !c.backlog.add(frame, &c.requests) {
+		if !c.backlog.queueFrame(frame, &c.requests) {
 			c.answerNow(frame)
 		}
 		// after add, which may have waited for room
@@ -163,7 +163,7 @@ func (c *conn) read() {
 // when it is ready, and does not delay the next frame. Any other answer is canceled and dropped, and its
 // worker continues with the next frame.
 func (c *conn) abandon(stale *request) {
-	if !stale.named {
+	if !stale.hasID {
 		stale.cancel(c.o.ErrGaveUp)
 		return
 	}
@@ -202,8 +202,8 @@ func (c *conn) answer(f frame) Answer {
 	return c.handle(f.data)
 }
 
-// drop releases the memory of a frame that is not answered.
-func (f frame) drop() {
+// freeMemory releases the memory of a frame that is not answered.
+func (f frame) freeMemory() {
 	if f.release != nil {
 		f.release()
 	}
@@ -215,7 +215,7 @@ func (f frame) drop() {
 func (c *conn) answerNow(f frame) {
 	// frames after our close frame are only read to reach the client's close frame
 	if c.closeSent.Load() {
-		f.drop()
+		f.freeMemory()
 		return
 	}
 
@@ -239,20 +239,20 @@ func (c *conn) answerNow(f frame) {
 // worker has taken it over.
 func (c *conn) work(req *request, a Answer) {
 	for c.complete(req, a) {
-		next, more := c.backlog.take()
+		next, more := c.backlog.nextFrame()
 		if !more {
 			return
 		}
 
-		req, a = next.request, c.begin(next)
+		req, a = next.request, c.answerFrame(next)
 	}
 }
 
-// begin answers a frame from the backlog. For an answer that takes long it makes the context; complete
+// answerFrame answers a frame from the backlog. For an answer that takes long it makes the context; complete
 // computes the answer.
-func (c *conn) begin(f frame) Answer {
+func (c *conn) answerFrame(f frame) Answer {
 	if c.closeSent.Load() || c.workCtx.Err() != nil {
-		f.drop()
+		f.freeMemory()
 		return Answer{}
 	}
 
@@ -283,7 +283,7 @@ func (c *conn) complete(req *request, a Answer) bool {
 		defer req.cancel(nil)
 	}
 
-	wanted, bypassed := c.requests.end(req)
+	wanted, bypassed := c.requests.recordAnswer(req)
 	if !wanted && !named {
 		a.Reply = nil
 	}

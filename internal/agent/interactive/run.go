@@ -60,7 +60,7 @@ func (r *run) Next(ctx context.Context) (agent.Status, error) {
 
 	select {
 	case <-r.episode.Over():
-		return r.ended(), nil
+		return r.endedStatus(), nil
 	case <-ctx.Done():
 		return agent.Status{}, fault.Wrap(fault.Unavailable, ctx.Err(), "wait for the episode")
 	case <-timer.C:
@@ -68,13 +68,13 @@ func (r *run) Next(ctx context.Context) (agent.Status, error) {
 
 	select {
 	case <-r.episode.Over():
-		return r.ended(), nil
+		return r.endedStatus(), nil
 	default:
 	}
 
 	if r.remainingIdle() <= 0 {
 		r.episode.End(fmt.Sprintf("no call came for %s", r.idle))
-		return r.ended(), nil
+		return r.endedStatus(), nil
 	}
 
 	_, err := r.env.Sandbox.Status(ctx, agent.ProcessName(r.launch.Number))
@@ -97,8 +97,8 @@ func (r *run) remainingIdle() time.Duration {
 	return max(time.Until(since.Add(r.idle)), time.Until(r.resumed.Add(r.idle)))
 }
 
-// ended is the status of an episode that has ended.
-func (r *run) ended() agent.Status {
+// endedStatus is the status of an episode that has ended.
+func (r *run) endedStatus() agent.Status {
 	why, submitted := r.episode.Ended()
 	st := agent.Status{Ready: true, Done: true, LastSign: time.Now()}
 

@@ -91,7 +91,7 @@ func (a *Agent) Attach(ctx context.Context, env agent.Env, job agent.Job) (agent
 	}
 
 	r := a.newRun(env, job, launch)
-	r.found = true
+	r.resumed = true
 
 	return r, nil
 }

@@ -16,9 +16,9 @@ const lookTimeout = 3 * time.Second
 // endGrace is how long a process that gave a wrong answer may take to end before the answer counts as its own.
 const endGrace = time.Second
 
-// look returns the state of the session. The agent is done only if its process still runs after it reported
+// readStatus returns the state of the session. The agent is done only if its process still runs after it reported
 // so: another process that kills it and answers in its place has not completed the task.
-func (r *run) look(ctx context.Context) (agent.Status, error) {
+func (r *run) readStatus(ctx context.Context) (agent.Status, error) {
 	bounded, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 

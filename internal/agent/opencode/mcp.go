@@ -45,7 +45,7 @@ func mcpServers(servers []rollout.MCPServer) map[string]any {
 // Otherwise the agent would have another task than the one that is meant: a fault.SetupFailed. It must be called before
 // the agent acts, since an agent can break both.
 func (r *run) checkExtensions(ctx context.Context) error {
-	if r.found {
+	if r.resumed {
 		// the launch of another worker, which may have acted
 		return nil
 	}
@@ -118,7 +118,10 @@ type mcpStatus struct {
 }
 
 func (r *run) checkServers(servers map[string]mcpStatus) error {
-	i := slices.IndexFunc(r.job.MCPServers, func(s rollout.MCPServer) bool { return servers[s.Name].Status != "connected" })
+	i := slices.IndexFunc(
+		r.job.MCPServers,
+		func(s rollout.MCPServer) bool { return servers[s.Name].Status != "connected" },
+	)
 	if i < 0 {
 		return nil
 	}
@@ -126,5 +129,12 @@ func (r *run) checkServers(servers map[string]mcpStatus) error {
 	name := r.job.MCPServers[i].Name
 	why := strings.TrimSpace(servers[name].Status + " " + servers[name].Error)
 
-	return fault.New(fault.SetupFailed, "sandbox.mcp_servers[%d]: server %q is not connected: %.*s", i, name, mcpExcerpt, why)
+	return fault.New(
+		fault.SetupFailed,
+		"sandbox.mcp_servers[%d]: server %q is not connected: %.*s",
+		i,
+		name,
+		mcpExcerpt,
+		why,
+	)
 }

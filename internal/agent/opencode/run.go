@@ -36,7 +36,7 @@ type run struct {
 	fresh bool
 
 	// the launch was found, so its work may be over
-	found bool
+	resumed bool
 
 	// nil until OpenCode has the instruction
 	feed   *feed
@@ -77,7 +77,7 @@ func (r *run) Next(ctx context.Context) (agent.Status, error) {
 	switch {
 	case r.last.Done:
 	case r.feed == nil:
-		r.last, err = r.begin(ctx)
+		r.last, err = r.sendInstruction(ctx)
 	default:
 		r.last, err = r.follow(ctx)
 	}
@@ -85,8 +85,8 @@ func (r *run) Next(ctx context.Context) (agent.Status, error) {
 	return r.last, err
 }
 
-// begin sends the instruction to the process, and subscribes to its events.
-func (r *run) begin(ctx context.Context) (agent.Status, error) {
+// sendInstruction sends the instruction to the process, and subscribes to its events.
+func (r *run) sendInstruction(ctx context.Context) (agent.Status, error) {
 	st, err := r.ready(ctx)
 	if err != nil || st.Done {
 		return st, err
@@ -103,8 +103,8 @@ func (r *run) begin(ctx context.Context) (agent.Status, error) {
 	r.poll = time.NewTicker(slowPoll)
 
 	st = agent.Status{SessionID: id, Ready: true}
-	if r.found {
-		st, err = r.look(ctx)
+	if r.resumed {
+		st, err = r.readStatus(ctx)
 	}
 
 	if st.Done && r.events != nil {
@@ -154,7 +154,7 @@ func (r *run) follow(ctx context.Context) (agent.Status, error) {
 			return r.last, ctx.Err()
 		}
 
-		st, err := r.look(ctx)
+		st, err := r.readStatus(ctx)
 		if sign.After(st.LastSign) {
 			st.LastSign = sign
 		}

@@ -35,7 +35,7 @@ type chatTools struct {
 	Parallel *bool        `json:"parallel_tool_calls,omitempty"`
 }
 
-func (c *chat) ask(ctx context.Context, id string, add []message) (*answer, error) {
+func (c *chat) sendMessages(ctx context.Context, id string, add []message) (*answer, error) {
 	body, err := c.next(id, add)
 	if err != nil {
 		return nil, err
@@ -46,7 +46,7 @@ func (c *chat) ask(ctx context.Context, id string, add []message) (*answer, erro
 		return nil, err
 	}
 
-	return c.take(reply)
+	return c.readReply(reply)
 }
 
 // next appends the messages and returns the body of the call.
@@ -60,8 +60,8 @@ func (c *chat) next(id string, add []message) ([]byte, error) {
 	return body, fault.Wrap(fault.Internal, err, "model call %s", id)
 }
 
-// take reads a reply and appends it.
-func (c *chat) take(reply gatewayapi.Reply) (*answer, error) {
+// readReply reads a reply and appends it.
+func (c *chat) readReply(reply gatewayapi.Reply) (*answer, error) {
 	a, m, err := readReply(reply)
 	if err != nil {
 		return nil, err

@@ -39,7 +39,7 @@ type usage struct {
 // conversation keeps the messages and calls the model.
 type conversation interface {
 	// ask appends the messages and returns the reply. id is the id of the model call. Errors are those of agent.Model.
-	ask(ctx context.Context, id string, add []message) (*answer, error)
+	sendMessages(ctx context.Context, id string, add []message) (*answer, error)
 }
 
 // nativeTool is a tool definition in the format of the model API.

@@ -114,7 +114,7 @@ func (j *journal) addInstruction(system, instruction string) {
 
 	m := j.message(0, "user", time.Now())
 	m.Info.System = j.fit(system, maxTranscript)
-	j.add(m, part{Type: "text", Text: instruction})
+	j.addPart(m, part{Type: "text", Text: instruction})
 }
 
 // addReply adds a reply and its tool calls.
@@ -126,14 +126,14 @@ func (j *journal) addReply(s *step) {
 	m.Info.Finish, m.Info.Time.Completed = s.answer.Finish, s.ended.UnixMilli()
 	at := &span{Start: s.began.UnixMilli(), End: s.ended.UnixMilli()}
 
-	j.add(m, part{Type: "step-start"})
+	j.addPart(m, part{Type: "step-start"})
 
 	if s.answer.Reasoning != "" {
-		j.add(m, part{Type: "reasoning", Text: s.answer.Reasoning, Time: at})
+		j.addPart(m, part{Type: "reasoning", Text: s.answer.Reasoning, Time: at})
 	}
 
 	if s.answer.Text != "" {
-		j.add(m, part{Type: "text", Text: s.answer.Text, Time: at})
+		j.addPart(m, part{Type: "text", Text: s.answer.Text, Time: at})
 	}
 
 	for _, c := range s.calls {
@@ -146,7 +146,7 @@ func (j *journal) addReply(s *step) {
 			input = json.RawMessage("{}")
 		}
 
-		j.add(m, part{
+		j.addPart(m, part{
 			Type:   "tool",
 			CallID: c.ID,
 			Tool:   name,
@@ -154,7 +154,7 @@ func (j *journal) addReply(s *step) {
 		})
 	}
 
-	j.add(m, part{
+	j.addPart(m, part{
 		Type:   "step-finish",
 		Reason: s.answer.Finish,
 		Tokens: &tokens{s.answer.Usage.Prompt, s.answer.Usage.Completion},
@@ -229,8 +229,8 @@ func (j *journal) message(number int, role string, began time.Time) *entry {
 	return m
 }
 
-// add appends a part to a message. The caller holds j.mu.
-func (j *journal) add(m *entry, p part) {
+// addPart appends a part to a message. The caller holds j.mu.
+func (j *journal) addPart(m *entry, p part) {
 	p.SessionID, p.MessageID, p.ID = j.session, m.Info.ID, fmt.Sprintf("%s_%d", m.Info.ID, len(m.Parts)+1)
 	p.Text = j.fit(p.Text, maxTranscript)
 	m.Parts = append(m.Parts, p)
@@ -247,8 +247,8 @@ func (j *journal) fit(s string, most int) string {
 	return s
 }
 
-// begin sets the number of recorded replies.
-func (j *journal) begin(recorded int) {
+// setRecorded sets the number of recorded replies.
+func (j *journal) setRecorded(recorded int) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 

@@ -44,7 +44,7 @@ func (l *loop) run(ctx context.Context, instruction string) (*agent.Status, erro
 	for n := 1; n <= l.config.MaxSteps; n++ {
 		began := time.Now()
 
-		a, err := l.conversation.ask(ctx, l.callID(n), add)
+		a, err := l.conversation.sendMessages(ctx, l.callID(n), add)
 		if err != nil {
 			return callFailed(ctx, err)
 		}

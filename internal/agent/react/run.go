@@ -27,7 +27,7 @@ type run struct {
 	launch  agent.Launch
 	journal *journal
 
-	begin sync.Once
+	startOnce sync.Once
 
 	// of the loop
 	ctx    context.Context
@@ -61,7 +61,7 @@ func (r *run) Launch() agent.Launch { return r.launch }
 
 // start begins the loop once.
 func (r *run) start() {
-	r.begin.Do(func() {
+	r.startOnce.Do(func() {
 		go func() {
 			defer close(r.done)
 
@@ -100,7 +100,7 @@ func (r *run) newLoop() (*loop, error) {
 		return nil, err
 	}
 
-	r.journal.begin(recorded)
+	r.journal.setRecorded(recorded)
 	config := r.job.React.Filled()
 	l := &loop{
 		config:       config,
@@ -170,13 +170,13 @@ func (r *run) Next(ctx context.Context) (agent.Status, error) {
 
 	select {
 	case <-r.done:
-		return r.end()
+		return r.finishedStatus()
 	default:
 	}
 
 	select {
 	case <-r.done:
-		return r.end()
+		return r.finishedStatus()
 	case <-timer.C:
 		return r.working(), r.checkSandbox(ctx)
 	case <-ctx.Done():
@@ -207,8 +207,8 @@ func (r *run) working() agent.Status {
 	}
 }
 
-// end is the status of a finished loop.
-func (r *run) end() (agent.Status, error) {
+// finishedStatus is the status of a finished loop.
+func (r *run) finishedStatus() (agent.Status, error) {
 	if r.err != nil {
 		return agent.Status{}, r.err
 	}

@@ -49,9 +49,9 @@ type tokensRequest struct {
 	ReturnIDs bool    `json:"return_token_ids"`
 }
 
-func (c *byTokens) ask(ctx context.Context, id string, add []message) (*answer, error) {
+func (c *byTokens) sendMessages(ctx context.Context, id string, add []message) (*answer, error) {
 	if c.messages {
-		return c.chat.ask(ctx, id, add)
+		return c.chat.sendMessages(ctx, id, add)
 	}
 
 	prompt, err := c.prompt(ctx, add)
@@ -76,7 +76,7 @@ func (c *byTokens) ask(ctx context.Context, id string, add []message) (*answer, 
 
 	c.fallBack(err)
 
-	return c.chat.ask(ctx, id, add)
+	return c.chat.sendMessages(ctx, id, add)
 }
 
 // fallBack continues by messages from now on.
@@ -148,7 +148,7 @@ func (c *byTokens) sample(ctx context.Context, id string, prompt []int32, add []
 		return nil, err
 	}
 
-	return c.take(reply, prompt, add)
+	return c.readReply(reply, prompt, add)
 }
 
 // request is the body of the call.
@@ -177,9 +177,9 @@ func (c *byTokens) request(id string, prompt []int32) ([]byte, error) {
 	return body, fault.Wrap(fault.Internal, err, "model call %s", id)
 }
 
-// take reads a reply, and appends it and the messages before it to the conversation. The result is nil if
+// readReply reads a reply, and appends it and the messages before it to the conversation. The result is nil if
 // the reply has no ids.
-func (c *byTokens) take(reply gatewayapi.Reply, prompt []int32, add []message) (*answer, error) {
+func (c *byTokens) readReply(reply gatewayapi.Reply, prompt []int32, add []message) (*answer, error) {
 	a, m, err := readReply(reply)
 	if err != nil || a.Ended != "" {
 		return a, err

@@ -48,7 +48,7 @@ func (w *watch) acquireStart(ctx context.Context, launch int) (release func(), e
 	}
 
 	if launch > 1 {
-		until = w.state.end()
+		until = w.state.deadline()
 	}
 
 	bounded, cancel := context.WithDeadline(ctx, until)

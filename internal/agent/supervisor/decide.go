@@ -126,7 +126,7 @@ func (s *State) stalled() bool {
 // budget. If it fails, the endpoint failed; an answer comes after the agent's time, whatever the agent
 // makes of it.
 func (s *State) timedOut() Decision {
-	end := s.end()
+	end := s.deadline()
 	open := s.unansweredSince(end)
 
 	unanswered := s.unanswered(end) - min(s.Route.Held, s.Limits.Held)

@@ -28,7 +28,7 @@ type downtime struct {
 	maxCredit time.Duration
 
 	// for which calls had been held back when the period began
-	held time.Duration
+	heldBefore time.Duration
 
 	// that had ended when the period ended
 	calls int
@@ -36,7 +36,7 @@ type downtime struct {
 
 // credit is the part of the period in which the gateway did not hold calls back, maxCredit at most.
 func (d downtime) credit(held time.Duration) time.Duration {
-	return max(0, min(d.maxCredit, d.length-max(0, held-d.held)))
+	return max(0, min(d.maxCredit, d.length-max(0, held-d.heldBefore)))
 }
 
 // totalDowntime is the time in which no worker ran the agent, without the time in which the gateway held calls back.
@@ -54,10 +54,10 @@ func (s *State) settleDowntime() {
 func (s *State) addDowntime(from, creditFrom, now time.Time, held time.Duration) {
 	s.Downtime = s.totalDowntime()
 	s.pending = downtime{
-		length:    wallBetween(from, now),
-		maxCredit: wallBetween(later(from, creditFrom), now),
-		held:      held,
-		calls:     s.Route.Calls,
+		length:     wallBetween(from, now),
+		maxCredit:  wallBetween(later(from, creditFrom), now),
+		heldBefore: held,
+		calls:      s.Route.Calls,
 	}
 }
 
@@ -116,7 +116,7 @@ type checkpoints struct {
 // another sandbox.
 const checkpointTTL = time.Hour
 
-func (k *checkpoints) put(sandbox string, c checkpoint) {
+func (k *checkpoints) putCheckpoint(sandbox string, c checkpoint) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 
@@ -133,7 +133,7 @@ func (k *checkpoints) put(sandbox string, c checkpoint) {
 	k.bySandbox[sandbox] = c
 }
 
-func (k *checkpoints) take(sandbox string) (c checkpoint, ok bool) {
+func (k *checkpoints) takeCheckpoint(sandbox string) (c checkpoint, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 
@@ -156,7 +156,7 @@ func (w *watch) resume(ctx context.Context) {
 	last := checkpoint{Ran: w.state.Launch.First}
 	temporalx.Noted(ctx, &last)
 
-	if kept, ok := w.checkpoints.take(w.job.SandboxID); ok && kept.Ran.After(last.Ran) {
+	if kept, ok := w.checkpoints.takeCheckpoint(w.job.SandboxID); ok && kept.Ran.After(last.Ran) {
 		last = kept
 	}
 
@@ -189,6 +189,6 @@ func (w *watch) recordCheckpoint(ctx context.Context) {
 func (w *watch) keepCheckpoint() {
 	if w.job.Kind.OnHost {
 		w.creditSuspension()
-		w.checkpoints.put(w.job.SandboxID, w.state.checkpoint(time.Now()))
+		w.checkpoints.putCheckpoint(w.job.SandboxID, w.state.checkpoint(time.Now()))
 	}
 }

@@ -167,23 +167,23 @@ func (s *State) observeCPU(now time.Time, used time.Duration, share float64) {
 	s.Now, s.CPU, s.sampled = now, used, now
 }
 
-// end is when the agent's time is up.
-func (s *State) end() time.Time { return s.began().Add(s.Limits.Agent + s.extension()) }
+// deadline is when the agent's time is up.
+func (s *State) deadline() time.Time { return s.began().Add(s.Limits.Agent + s.extension()) }
 
 // timeUp reports whether the agent's time is up. A watch that attached too late to have its status in time
 // first waits for the agent's end.
 func (s *State) timeUp() bool {
-	return !s.Now.Before(s.end()) && !(s.attachedLate() && s.Now.Sub(s.Attached) < attachGrace)
+	return !s.Now.Before(s.deadline()) && !(s.attachedLate() && s.Now.Sub(s.Attached) < attachGrace)
 }
 
 // endedLate reports whether the agent ran, or a call of its model ended, after its time: no watch was there
 // at the end of its time, or a call was open. The times of sandboxd and of the gateway count, because an
 // agent's own are the policy's.
 func (s *State) endedLate() bool {
-	return s.Agent.Done && later(s.Agent.Ended, s.Route.LastCallAt).After(s.end())
+	return s.Agent.Done && later(s.Agent.Ended, s.Route.LastCallAt).After(s.deadline())
 }
 
-func (s *State) attachedLate() bool { return s.Attached.After(s.end().Add(-attachGrace)) }
+func (s *State) attachedLate() bool { return s.Attached.After(s.deadline().Add(-attachGrace)) }
 
 // began is when the agent's time begins: at the first model call, since a busy host may take long to start the agent.
 func (s *State) began() time.Time {

@@ -170,7 +170,7 @@ func (wr *Watcher) Run(ctx context.Context, j *Job) (*Result, error) {
 	w := newWatch(wr, j)
 	defer w.closeRun()
 
-	if err := w.begin(ctx); err != nil {
+	if err := w.openAgent(ctx); err != nil {
 		return nil, err
 	}
 	// ended before the agent was ever launched
@@ -209,8 +209,8 @@ func newWatch(wr *Watcher, j *Job) *watch {
 	return w
 }
 
-// begin reads the route's status and opens the agent.
-func (w *watch) begin(ctx context.Context) error {
+// openAgent reads the route's status and opens the agent.
+func (w *watch) openAgent(ctx context.Context) error {
 	route, err := w.Gateway.Status(ctx, w.job.SandboxID)
 	if err != nil {
 		return err
@@ -274,7 +274,7 @@ func (w *watch) probe(ctx context.Context) error {
 // route's status again: the time for which calls are held back changes without a new version.
 func (w *watch) decide(ctx context.Context) (Decision, error) {
 	for {
-		suspended, end := w.creditSuspension(), w.state.end()
+		suspended, end := w.creditSuspension(), w.state.deadline()
 		if !suspended && (w.state.Now.Before(end) || !w.statusAt.Before(end)) {
 			return Decide(w.state), nil
 		}
@@ -314,7 +314,7 @@ func (w *watch) onTimer(ctx context.Context) error {
 	switch {
 	case !w.state.GatewayDown.IsZero():
 		return w.retryGateway(ctx)
-	case w.state.Now.Before(w.state.end()):
+	case w.state.Now.Before(w.state.deadline()):
 		return w.sample(ctx)
 	default:
 		// the unanswered time changes without a new version
@@ -394,7 +394,7 @@ func (w *watch) onRoute(c *gatewayapi.Change) error {
 
 // nextBound is when a bound of the agent may be reached, or its progress is measured next.
 func (w *watch) nextBound(now time.Time) time.Time {
-	s, end, sample := &w.state, w.state.end(), now.Add(sampleEvery)
+	s, end, sample := &w.state, w.state.deadline(), now.Add(sampleEvery)
 	// the end moves, or an unanswered call decides
 	if end.Before(sample) && (s.Route.Holding || !now.Before(end)) {
 		end = sample

@@ -48,7 +48,7 @@ func (q *Queue) Add(all ...Submission) ([]Added, error) {
 
 	err := q.change(func(tx *bbolt.Tx, st *state, queue *[]group) error {
 		for i, s := range all {
-			added, err := q.add(tx, st, queue, s)
+			added, err := q.addSubmission(tx, st, queue, s)
 			if err != nil {
 				return err
 			}
@@ -82,7 +82,7 @@ func envOf(s Submission) int {
 
 func (st *state) registered(env int) bool { return env >= 0 && env < len(st.Envs) }
 
-func (q *Queue) add(tx *bbolt.Tx, st *state, all *[]group, s Submission) (Added, error) {
+func (q *Queue) addSubmission(tx *bbolt.Tx, st *state, all *[]group, s Submission) (Added, error) {
 	env := envOf(s)
 	if s.Key != "" && tx.Bucket(keys).Get([]byte(s.Key)) != nil {
 		return Added{Duplicate: true, Waiting: waiting(*all, env)}, nil
@@ -104,7 +104,7 @@ func (q *Queue) add(tx *bbolt.Tx, st *state, all *[]group, s Submission) (Added,
 	}
 
 	g := group{ID: id, Env: env, Sequences: s.Sequences, Buffered: buffered}
-	if err := q.keep(tx, g, s); err != nil {
+	if err := q.storeGroup(tx, g, s); err != nil {
 		return Added{}, err
 	}
 
@@ -131,13 +131,13 @@ func (q *Queue) add(tx *bbolt.Tx, st *state, all *[]group, s Submission) (Added,
 	return Added{Buffered: true, Waiting: waiting(*all, env)}, nil
 }
 
-// keep stores a group, its payload and its key.
-func (q *Queue) keep(tx *bbolt.Tx, g group, s Submission) error {
+// storeGroup stores a group, its payload and its key.
+func (q *Queue) storeGroup(tx *bbolt.Tx, g group, s Submission) error {
 	if err := putGroup(tx, g); err != nil {
 		return err
 	}
 
-	if err := q.files.put(g.ID, s.Payload); err != nil {
+	if err := q.files.writePayload(g.ID, s.Payload); err != nil {
 		return err
 	}
 
@@ -214,7 +214,7 @@ func (q *Queue) latest(tx *bbolt.Tx, st *state, id uint64, all []group) {
 
 	st.Latest = id
 	if before != 0 && !hasGroup(st, all, before) {
-		q.files.drop(tx, before)
+		q.files.removePayload(tx, before)
 	}
 }
 

@@ -212,7 +212,7 @@ func (q *Queue) ack(id uint64) error {
 	return q.change(func(tx *bbolt.Tx, st *state, _ *[]group) error {
 		for _, g := range done.Groups {
 			if g.ID != st.Latest {
-				q.files.drop(tx, g.ID)
+				q.files.removePayload(tx, g.ID)
 			}
 		}
 

@@ -18,8 +18,8 @@ func (f files) path(id uint64) string {
 	return filepath.Join(f.folder, strconv.FormatUint(id, 10)+".json")
 }
 
-// put returns when the payload is synced. An id that was not committed is reused, and its file overwritten.
-func (f files) put(id uint64, payload []byte) error {
+// writePayload returns when the payload is synced. An id that was not committed is reused, and its file overwritten.
+func (f files) writePayload(id uint64, payload []byte) error {
 	file, err := os.OpenFile(f.path(id), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
@@ -52,8 +52,8 @@ func (f files) get(id uint64) ([]byte, error) {
 	return payload, err
 }
 
-// drop removes a payload after the transaction is committed. The next sweep removes a file that stays.
-func (f files) drop(tx *bbolt.Tx, id uint64) {
+// removePayload removes a payload after the transaction is committed. The next sweep removes a file that stays.
+func (f files) removePayload(tx *bbolt.Tx, id uint64) {
 	tx.OnCommit(func() { _ = os.Remove(f.path(id)) })
 }
 

@@ -74,7 +74,7 @@ func (q *Queue) Push(name string, item Item) error {
 			return err
 		}
 
-		if err := q.files.put(id, item.Payload); err != nil {
+		if err := q.files.writePayload(id, item.Payload); err != nil {
 			return err
 		}
 
@@ -190,7 +190,7 @@ func (q *Queue) AckPull(name string, acked []string) (n int, err error) {
 				continue
 			}
 
-			q.files.drop(tx, binary.BigEndian.Uint64(id))
+			q.files.removePayload(tx, binary.BigEndian.Uint64(id))
 
 			if err := errors.Join(b.Delete(id), tx.Bucket(leases).Delete(id)); err != nil {
 				return err

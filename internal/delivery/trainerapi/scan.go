@@ -28,8 +28,8 @@ func (s *scanner) space() {
 	}
 }
 
-// take skips the byte, and space before it, if it comes next.
-func (s *scanner) take(c byte) bool {
+// skipByte skips the byte, and space before it, if it comes next.
+func (s *scanner) skipByte(c byte) bool {
 	s.space()
 
 	if s.i < len(s.b) && s.b[s.i] == c {
@@ -74,7 +74,7 @@ func (s *scanner) key() (string, error) {
 		return "", s.broken("body", "must have valid names of members")
 	}
 
-	if !s.take(':') {
+	if !s.skipByte(':') {
 		return "", s.broken("body", "must have a colon after the name of a member")
 	}
 
@@ -86,7 +86,7 @@ func (s *scanner) text() ([]byte, error) {
 	s.space()
 
 	start := s.i
-	if !s.take('"') {
+	if !s.skipByte('"') {
 		return nil, s.broken("body", "must have the name of a member in quotes")
 	}
 
@@ -157,11 +157,11 @@ func (s *scanner) checked(field string, start int) ([]byte, error) {
 
 // list reads a list and calls each for every element, at most most of them.
 func (s *scanner) list(field string, most int, each func(n int) error) (n int, err error) {
-	if !s.take('[') {
+	if !s.skipByte('[') {
 		return 0, s.broken(field, "must be a list")
 	}
 
-	if s.take(']') {
+	if s.skipByte(']') {
 		return 0, nil
 	}
 
@@ -175,11 +175,11 @@ func (s *scanner) list(field string, most int, each func(n int) error) (n int, e
 		}
 
 		n++
-		if s.take(']') {
+		if s.skipByte(']') {
 			return n, nil
 		}
 
-		if !s.take(',') {
+		if !s.skipByte(',') {
 			return 0, s.broken(at(field, n-1), "must be followed by a comma or the end of the list")
 		}
 	}
@@ -195,11 +195,11 @@ func at(field string, indices ...int) string {
 
 // ints checks a list of whole numbers from least to most and counts them.
 func (s *scanner) ints(field string, least, most int64) (n int, err error) {
-	if !s.take('[') {
+	if !s.skipByte('[') {
 		return 0, s.broken(field, "must be a list of whole numbers")
 	}
 
-	if s.take(']') {
+	if s.skipByte(']') {
 		return 0, nil
 	}
 
@@ -220,15 +220,21 @@ func (s *scanner) ints(field string, least, most int64) (n int, err error) {
 		if text := s.b[start:s.i]; digits > smallDigits || text[0] == '-' && least == 0 {
 			v, err := strconv.ParseInt(string(text), 10, 64)
 			if err != nil || v < least || v > most {
-				return 0, fault.Field(at(field, n), "must be a whole number from %d to %d, got %.30s", least, most, text)
+				return 0, fault.Field(
+					at(field, n),
+					"must be a whole number from %d to %d, got %.30s",
+					least,
+					most,
+					text,
+				)
 			}
 		}
 
 		n++
 
 		switch {
-		case s.take(','):
-		case s.take(']'):
+		case s.skipByte(','):
+		case s.skipByte(']'):
 			return n, nil
 		default:
 			s.i = start
@@ -253,11 +259,11 @@ func (s *scanner) digits() int {
 
 // floats checks a list of finite numbers and counts them.
 func (s *scanner) floats(field string) (n int, err error) {
-	if !s.take('[') {
+	if !s.skipByte('[') {
 		return 0, s.broken(field, "must be a list of numbers")
 	}
 
-	if s.take(']') {
+	if s.skipByte(']') {
 		return 0, nil
 	}
 
@@ -269,8 +275,8 @@ func (s *scanner) floats(field string) (n int, err error) {
 		n++
 
 		switch {
-		case s.take(','):
-		case s.take(']'):
+		case s.skipByte(','):
+		case s.skipByte(']'):
 			return n, nil
 		default:
 			return 0, s.broken(at(field, n-1), "must be a finite number")

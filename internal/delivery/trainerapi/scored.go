@@ -65,11 +65,11 @@ func parseScored(body []byte) (scored, error) {
 func (s *scanner) group() (*parsed, error) {
 	g := &parsed{lengths: map[string][]int{}, raw: map[string][]byte{}, scores: -1}
 
-	if !s.take('{') {
+	if !s.skipByte('{') {
 		return nil, s.broken("body", "must be a JSON object")
 	}
 
-	if s.take('}') {
+	if s.skipByte('}') {
 		return g, nil
 	}
 
@@ -89,11 +89,11 @@ func (s *scanner) group() (*parsed, error) {
 		g.odd = g.odd || g.raw[name] != nil || !slices.Contains(members, name)
 
 		g.raw[name] = s.b[start:s.i]
-		if s.take('}') {
+		if s.skipByte('}') {
 			return g, nil
 		}
 
-		if !s.take(',') {
+		if !s.skipByte(',') {
 			return nil, s.broken("body", "must have a comma or the end of the object after each member")
 		}
 	}

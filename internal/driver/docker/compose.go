@@ -47,7 +47,7 @@ func (d *Driver) compose(
 	ctx context.Context,
 	id string,
 	spec driver.Spec,
-	from found,
+	from sandboxImage,
 	g imageconfig.Guest,
 ) (client.ContainerCreateOptions, error) {
 	info, err := d.daemon(ctx)

@@ -47,7 +47,7 @@ func (w *layerWriter) copies(folders []folder) []int64 {
 		case err != nil:
 			w.err = err
 		case !has || !mode.IsDir():
-			w.add(tar.Header{Name: copyOf(n), Typeflag: tar.TypeDir, Mode: 0o755}, nil)
+			w.addEntry(tar.Header{Name: copyOf(n), Typeflag: tar.TypeDir, Mode: 0o755}, nil)
 		default:
 			sizes[n], w.err = w.copy(f.path, copyOf(n))
 		}

@@ -30,7 +30,7 @@ const labelCopies = "dev.rolloutd.copies"
 // derived finds or makes the image with the additions to base. The files are added through a container that
 // is never started, since only an image provides files to containers with a read-only root file system. The
 // image's name depends on the content. derived returns the size in memory of each filled folder, in bytes.
-func (d *Driver) derived(ctx context.Context, base found, g imageconfig.Guest) (string, []int64, error) {
+func (d *Driver) derived(ctx context.Context, base sandboxImage, g imageconfig.Guest) (string, []int64, error) {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s %s %#v", base.id, d.added.sum, base.folders))
 
 	name := repository + ":" + hex.EncodeToString(sum[:12])
@@ -66,7 +66,7 @@ func sizesOf(image client.ImageInspectResult) []int64 {
 }
 
 // derive makes the image from two containers that never run: it reads one and writes files into the other.
-func (d *Driver) derive(ctx context.Context, base found, g imageconfig.Guest, name string) (err error) {
+func (d *Driver) derive(ctx context.Context, base sandboxImage, g imageconfig.Guest, name string) (err error) {
 	var ids [2]string
 	for n := range ids {
 		id, err := d.unstarted(ctx, base)
@@ -137,7 +137,7 @@ func (d *Driver) fill(ctx context.Context, containerID string, image view, copie
 }
 
 // unstarted creates a container of the image that never runs.
-func (d *Driver) unstarted(ctx context.Context, base found) (string, error) {
+func (d *Driver) unstarted(ctx context.Context, base sandboxImage) (string, error) {
 	c, err := d.docker.ContainerCreate(ctx, client.ContainerCreateOptions{
 		Name: "rolloutd-" + d.owner + "-image-" + strings.ToLower(rand.Text()[:8]),
 		Config: &container.Config{

@@ -29,7 +29,7 @@ func (d *Driver) Dial(ctx context.Context, id string) (net.Conn, error) {
 	case err == nil:
 		return conn, nil
 	case !d.local(info):
-		return nil, d.lost(ctx, id, err)
+		return nil, d.lostError(ctx, id, err)
 	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ECONNREFUSED):
 		// the kernel refuses once sandboxd is dead
 		return nil, fault.Wrap(fault.SandboxLost, err, "sandbox %q is gone", id)

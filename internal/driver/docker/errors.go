@@ -39,9 +39,9 @@ func (d *Driver) failed(err error, format string, args ...any) error {
 // settleTime is the time that the daemon may need to notice the end of a container.
 const settleTime = 10 * time.Second
 
-// lost turns the error of an exec into SandboxLost if the container is gone or has ended. The daemon
+// lostError turns the error of an exec into SandboxLost if the container is gone or has ended. The daemon
 // reports the end a little later than the exec fails.
-func (d *Driver) lost(ctx context.Context, id string, err error) error {
+func (d *Driver) lostError(ctx context.Context, id string, err error) error {
 	settle, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
 

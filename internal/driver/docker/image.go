@@ -21,8 +21,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/image"
 )
 
-// found is the image of a sandbox.
-type found struct {
+// sandboxImage is the image of a sandbox.
+type sandboxImage struct {
 	id      string
 	env     []string
 	workdir string
@@ -34,7 +34,7 @@ type found struct {
 }
 
 // unsetEnv removes the image's environment from a process.
-func (f found) unsetEnv() []string {
+func (f sandboxImage) unsetEnv() []string {
 	var names []string
 
 	for _, line := range f.env {
@@ -47,14 +47,14 @@ func (f found) unsetEnv() []string {
 
 // image returns the image of a sandbox, which is that of the spec with the additions, and the other
 // properties that the sandbox takes from it.
-func (d *Driver) image(ctx context.Context, spec driver.Spec) (found, imageconfig.Guest, error) {
+func (d *Driver) image(ctx context.Context, spec driver.Spec) (sandboxImage, imageconfig.Guest, error) {
 	if err := d.checkUser(ctx, spec); err != nil {
-		return found{}, imageconfig.Guest{}, err
+		return sandboxImage{}, imageconfig.Guest{}, err
 	}
 
 	name := cmp.Or(spec.Image, d.o.Image)
 	if name == "" {
-		return found{}, imageconfig.Guest{}, fault.Field(
+		return sandboxImage{}, imageconfig.Guest{}, fault.Field(
 			"image",
 			"is needed: the backend docker has no default image (sandbox.docker.image)",
 		)
@@ -62,7 +62,7 @@ func (d *Driver) image(ctx context.Context, spec driver.Spec) (found, imageconfi
 
 	base, err := d.base(ctx, name)
 	if err != nil {
-		return found{}, imageconfig.Guest{}, err
+		return sandboxImage{}, imageconfig.Guest{}, err
 	}
 
 	files := &accountFiles{ctx: ctx, d: d, base: base}
@@ -74,11 +74,11 @@ func (d *Driver) image(ctx context.Context, spec driver.Spec) (found, imageconfi
 		Files:   files,
 	}, spec, true)
 	if err = errors.Join(err, files.close()); err != nil {
-		return found{}, imageconfig.Guest{}, err
+		return sandboxImage{}, imageconfig.Guest{}, err
 	}
 
 	if base.folders, err = foldersOf(g, spec.Image != "", base.volumes); err != nil {
-		return found{}, imageconfig.Guest{}, err
+		return sandboxImage{}, imageconfig.Guest{}, err
 	}
 
 	made, sizes := base, []int64(nil)
@@ -112,7 +112,7 @@ func (d *Driver) checkUser(ctx context.Context, spec driver.Spec) error {
 type accountFiles struct {
 	ctx  context.Context
 	d    *Driver
-	base found
+	base sandboxImage
 	id   string
 }
 
@@ -147,22 +147,22 @@ func (f *accountFiles) close() error {
 }
 
 // base finds or pulls the image of that name.
-func (d *Driver) base(ctx context.Context, name string) (found, error) {
+func (d *Driver) base(ctx context.Context, name string) (sandboxImage, error) {
 	if _, err := image.ParseName(name); err != nil {
-		return found{}, err
+		return sandboxImage{}, err
 	}
 
 	got, err := d.docker.ImageInspect(ctx, name)
 	if cerrdefs.IsNotFound(err) {
 		if err := d.pull(ctx, name); err != nil {
-			return found{}, err
+			return sandboxImage{}, err
 		}
 
 		got, err = d.docker.ImageInspect(ctx, name)
 	}
 
 	if cerrdefs.IsNotFound(err) || cerrdefs.IsInvalidArgument(err) {
-		return found{}, fault.Field(
+		return sandboxImage{}, fault.Field(
 			"image",
 			"%q is not in the Docker daemon at %s: %v",
 			name,
@@ -172,11 +172,11 @@ func (d *Driver) base(ctx context.Context, name string) (found, error) {
 	}
 
 	if err != nil {
-		return found{}, d.failed(err, "look for image %s", name)
+		return sandboxImage{}, d.failed(err, "look for image %s", name)
 	}
 
 	if got.Os != "linux" || got.Architecture != runtime.GOARCH {
-		return found{}, fault.Field(
+		return sandboxImage{}, fault.Field(
 			"image",
 			"%q is for %s/%s, and sandboxes need linux/%s",
 			name,
@@ -186,7 +186,7 @@ func (d *Driver) base(ctx context.Context, name string) (found, error) {
 		)
 	}
 
-	f := found{id: got.ID}
+	f := sandboxImage{id: got.ID}
 	if got.Config != nil {
 		f.env, f.workdir, f.user, f.volumes = got.Config.Env, got.Config.WorkingDir, got.Config.User, got.Config.Volumes
 	}

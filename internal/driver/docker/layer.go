@@ -97,7 +97,7 @@ func (l layer) write(out io.Writer, v view, copied []folder) ([]int64, error) {
 	}
 
 	w.point(ownMount + "/bin")
-	w.add(tar.Header{
+	w.addEntry(tar.Header{
 		Name:     ownMount + "/bin/" + runas.Name,
 		Typeflag: tar.TypeSymlink,
 		Linkname: sandboxdPath,
@@ -174,7 +174,7 @@ func (w *layerWriter) point(p string) {
 		h.Mode = int64(mode.Perm() | pass)
 	}
 
-	w.add(h, nil)
+	w.addEntry(h, nil)
 }
 
 // folder creates the folder and its parents if missing.
@@ -184,7 +184,7 @@ func (w *layerWriter) folder(p string) {
 	}
 
 	w.folder(path.Dir(p))
-	w.add(tar.Header{Name: p, Typeflag: tar.TypeDir, Mode: 0o755}, nil)
+	w.addEntry(tar.Header{Name: p, Typeflag: tar.TypeDir, Mode: 0o755}, nil)
 }
 
 // link creates a link if the path does not exist.
@@ -194,7 +194,7 @@ func (w *layerWriter) link(at, target string) {
 	}
 
 	w.folder(path.Dir(at))
-	w.add(tar.Header{Name: at, Typeflag: tar.TypeSymlink, Linkname: target, Mode: 0o777}, nil)
+	w.addEntry(tar.Header{Name: at, Typeflag: tar.TypeSymlink, Linkname: target, Mode: 0o777}, nil)
 }
 
 func (w *layerWriter) file(to, from string) {
@@ -205,7 +205,7 @@ func (w *layerWriter) file(to, from string) {
 		w.err = err
 	}
 
-	w.add(tar.Header{Name: to, Typeflag: tar.TypeReg, Mode: 0o755}, data)
+	w.addEntry(tar.Header{Name: to, Typeflag: tar.TypeReg, Mode: 0o755}, data)
 }
 
 // account is a user of every sandbox.
@@ -238,7 +238,7 @@ func (w *layerWriter) accounts(p string, line func(account) string) {
 		}
 	}
 
-	w.add(tar.Header{Name: p, Typeflag: tar.TypeReg, Mode: 0o644}, []byte(text))
+	w.addEntry(tar.Header{Name: p, Typeflag: tar.TypeReg, Mode: 0o644}, []byte(text))
 }
 
 func hasAccount(text string, a account) bool {
@@ -248,7 +248,7 @@ func hasAccount(text string, a account) bool {
 	})
 }
 
-func (w *layerWriter) add(h tar.Header, data []byte) {
+func (w *layerWriter) addEntry(h tar.Header, data []byte) {
 	if w.err != nil {
 		return
 	}

@@ -29,7 +29,7 @@ type stream struct {
 	have int
 
 	// bytes left of the frame's data
-	left uint32
+	remaining uint32
 
 	// beginning of stderr
 	stderr []byte
@@ -43,8 +43,8 @@ func (s *stream) Read(p []byte) (int, error) {
 		}
 
 		if stdcopy.StdType(s.header[0]) == stdcopy.Stdout {
-			n, err := s.in.Read(p[:min(len(p), int(s.left))])
-			s.left -= uint32(n)
+			n, err := s.in.Read(p[:min(len(p), int(s.remaining))])
+			s.remaining -= uint32(n)
 
 			return n, err
 		}
@@ -78,7 +78,7 @@ func (s *stream) ready(ctx context.Context) error {
 
 // next reads headers until there is data.
 func (s *stream) next() error {
-	for s.left == 0 {
+	for s.remaining == 0 {
 		if s.have == len(s.header) {
 			s.have = 0
 		}
@@ -95,7 +95,7 @@ func (s *stream) next() error {
 		}
 
 		if s.have == len(s.header) {
-			s.left = binary.BigEndian.Uint32(s.header[4:])
+			s.remaining = binary.BigEndian.Uint32(s.header[4:])
 		}
 	}
 
@@ -106,8 +106,8 @@ func (s *stream) next() error {
 func (s *stream) skip() error {
 	var piece [256]byte
 
-	n, err := s.in.Read(piece[:min(len(piece), int(s.left))])
-	s.left -= uint32(n)
+	n, err := s.in.Read(piece[:min(len(piece), int(s.remaining))])
+	s.remaining -= uint32(n)
 	s.stderr = append(s.stderr, piece[:min(n, maxSaid-len(s.stderr))]...)
 
 	return err

@@ -61,7 +61,7 @@ func (d *Driver) Create(ctx context.Context, id string, spec driver.Spec) error 
 	}
 
 	if err := d.startSandboxd(ctx, id, spec, s); err != nil {
-		return errors.Join(err, d.end(ctx, id, s.ID))
+		return errors.Join(err, d.killMachine(ctx, id, s.ID))
 	}
 
 	return nil
@@ -102,7 +102,7 @@ func (d *Driver) adopt(ctx context.Context, id string) (bool, error) {
 			}
 		}
 
-		if err := d.end(ctx, id, s.ID); err != nil {
+		if err := d.killMachine(ctx, id, s.ID); err != nil {
 			return false, err
 		}
 	}
@@ -130,7 +130,7 @@ func (d *Driver) startSandboxd(ctx context.Context, id string, spec driver.Spec,
 	}
 	// the template may have sandboxd
 	err = d.start(ctx, id, m, config)
-	if !ended(err) {
+	if !isGone(err) {
 		return err
 	}
 
@@ -215,8 +215,8 @@ func lastWords(stream eventStream) error {
 	return fmt.Errorf("the stream of its events ended: %w", stream.Err())
 }
 
-// end kills a machine. It does nothing if the machine is gone.
-func (d *Driver) end(ctx context.Context, id, machineID string) error {
+// killMachine kills a machine. It does nothing if the machine is gone.
+func (d *Driver) killMachine(ctx context.Context, id, machineID string) error {
 	d.forget(id)
 
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), killTime)

@@ -37,8 +37,8 @@ func (d *Driver) Dial(ctx context.Context, id string) (net.Conn, error) {
 		return conn, nil
 	}
 
-	if !ended(err) {
-		return nil, d.lost(ctx, id, m, err)
+	if !isGone(err) {
+		return nil, d.lostError(ctx, id, m, err)
 	}
 
 	lock, lockErr := filelock.Take(d.lockOf(id))
@@ -60,18 +60,18 @@ func (d *Driver) dialOrEnd(ctx context.Context, id string) (net.Conn, error) {
 
 	conn, err := d.dial(ctx, m)
 	if err != nil {
-		return nil, d.lost(ctx, id, m, err)
+		return nil, d.lostError(ctx, id, m, err)
 	}
 
 	return conn, nil
 }
 
 // goneError reports that nothing listens for control connections in the machine.
-type goneError struct{ said string }
+type goneError struct{ reply string }
 
-func (e *goneError) Error() string { return "sandboxd does not run: " + e.said }
+func (e *goneError) Error() string { return "sandboxd does not run: " + e.reply }
 
-func ended(err error) bool {
+func isGone(err error) bool {
 	var gone *goneError
 	return errors.As(err, &gone)
 }

@@ -18,7 +18,7 @@ func (d *Driver) Destroy(ctx context.Context, id string) error {
 	}
 
 	for _, s := range all {
-		if err := d.end(ctx, id, s.ID); err != nil {
+		if err := d.killMachine(ctx, id, s.ID); err != nil {
 			return err
 		}
 	}
@@ -70,10 +70,10 @@ func (d *Driver) Renew(ctx context.Context, id string, lease time.Duration) erro
 	return err
 }
 
-// lost turns the error of a dial into SandboxLost if the machine is gone or sandboxd has ended in it. It
+// lostError turns the error of a dial into SandboxLost if the machine is gone or sandboxd has ended in it. It
 // ends such a machine.
-func (d *Driver) lost(ctx context.Context, id string, m machine, err error) error {
-	if !ended(err) {
+func (d *Driver) lostError(ctx context.Context, id string, m machine, err error) error {
+	if !isGone(err) {
 		s, getErr := d.api.Get(ctx, m.id)
 		switch {
 		case fault.Is(getErr, fault.NotFound):
@@ -86,7 +86,7 @@ func (d *Driver) lost(ctx context.Context, id string, m machine, err error) erro
 
 	d.log.Info("ending a machine without sandboxd", "sandbox", id, "machine", m.id)
 
-	if killErr := d.end(ctx, id, m.id); killErr != nil {
+	if killErr := d.killMachine(ctx, id, m.id); killErr != nil {
 		return killErr
 	}
 

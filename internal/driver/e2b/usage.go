@@ -18,7 +18,7 @@ func (d *Driver) Inspect(ctx context.Context, id string) (driver.Usage, error) {
 	}
 
 	u, err := usage.Ask(ctx, func(ctx context.Context) (net.Conn, error) { return d.dial(ctx, m) })
-	if ended(err) {
+	if isGone(err) {
 		return u, fault.Wrap(fault.SandboxLost, err, "sandbox %q is gone", id)
 	}
 

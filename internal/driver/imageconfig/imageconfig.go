@@ -139,7 +139,7 @@ func (g *Guest) gradable(changed []string, use *Image) ([]string, error) {
 	kept := make([]string, len(changed))
 
 	for n, p := range changed {
-		if rollout.CheckGradePath("", p) != nil || slices.Contains(g.Writable(), p) || named(g.Env.Agent, p) {
+		if rollout.CheckGradePath("", p) != nil || slices.Contains(g.Writable(), p) || namesFolder(g.Env.Agent, p) {
 			continue
 		}
 
@@ -156,8 +156,8 @@ func (g *Guest) gradable(changed []string, use *Image) ([]string, error) {
 	return kept, nil
 }
 
-// named reports whether a variable names the folder, or something below it.
-func named(env map[string]string, folder string) bool {
+// namesFolder reports whether a variable names the folder, or something below it.
+func namesFolder(env map[string]string, folder string) bool {
 	for _, value := range env {
 		if strings.Contains(value, folder) {
 			return true
@@ -235,7 +235,11 @@ func (g *Guest) setEnv(env []string, spec driver.Spec) {
 	}
 
 	for _, line := range env {
-		if name, value, ok := strings.Cut(line, "="); ok && spec.ImageEnv && name != "" && !strings.ContainsRune(line, 0) {
+		if name, value, ok := strings.Cut(
+			line,
+			"=",
+		); ok && spec.ImageEnv && name != "" &&
+			!strings.ContainsRune(line, 0) {
 			all[name] = value
 		}
 	}

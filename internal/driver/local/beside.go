@@ -58,7 +58,7 @@ func (d *Driver) joinNetwork(l *launch, spec driver.Spec) error {
 		return fault.Wrap(fault.SandboxLost, err, "network of sandbox %q", spec.Beside)
 	}
 
-	l.stage.Network = l.add(network)
+	l.stage.Network = l.passFile(network)
 	// the number may be that of another process by now
 	if !first.same() {
 		return fault.New(fault.SandboxLost, "sandbox %q, beside which another is made, is gone", spec.Beside)

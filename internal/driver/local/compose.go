@@ -43,14 +43,14 @@ func (d *Driver) compose(l *launch, dir, id string, spec driver.Spec) error {
 		return err
 	}
 
-	controlFD := l.add(control)
+	controlFD := l.passFile(control)
 	if l.namespace == nil {
 		info, err := os.OpenFile(filepath.Join(dir, infoFile), os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
 		if err != nil {
 			return err
 		}
 
-		c.opt("--info-fd", strconv.Itoa(l.add(info)))
+		c.opt("--info-fd", strconv.Itoa(l.passFile(info)))
 	}
 	// there sandboxd sets the filter itself, after it has made the place of the work
 	if !hasPlace {
@@ -221,9 +221,9 @@ func (c *composer) users(separate, hasPlace bool) error {
 	c.launch.namespace = n
 	c.opt(
 		"--info-fd",
-		strconv.Itoa(c.launch.add(n.childInfo)),
+		strconv.Itoa(c.launch.passFile(n.childInfo)),
 		"--userns-block-fd",
-		strconv.Itoa(c.launch.add(n.childGo)),
+		strconv.Itoa(c.launch.passFile(n.childGo)),
 	)
 
 	return nil

@@ -40,7 +40,7 @@ func (d *Driver) create(ctx context.Context, id string, spec driver.Spec) error 
 		return fault.Wrap(fault.Unavailable, err, "reach sandbox %q", id)
 	}
 
-	if living && made(f.path) {
+	if living && isComplete(f.path) {
 		return nil
 	}
 
@@ -96,9 +96,9 @@ func (d *Driver) make(ctx context.Context, dir string, spec driver.Spec) error {
 	return fault.Wrap(fault.Unavailable, err, "start sandbox")
 }
 
-// made reports whether Create was completed. If a creator is killed before, the sandbox's socket may have
+// isComplete reports whether Create was completed. If a creator is killed before, the sandbox's socket may have
 // no reader, or its processes may see each other.
-func made(dir string) bool {
+func isComplete(dir string) bool {
 	_, err := os.Stat(filepath.Join(dir, madeFile))
 	return err == nil
 }

@@ -45,16 +45,16 @@ func (d *Driver) clear(ctx context.Context, dir string) error {
 		s = state{ID: filepath.Base(dir)}
 	}
 
-	if err := d.end(ctx, dir, s); err != nil {
+	if err := d.killSandbox(ctx, dir, s); err != nil {
 		return err
 	}
 
 	return empty(dir)
 }
 
-// end kills the sandbox and removes its cgroups and volumes. It returns when no process of it is left. For a copy of a
-// sandbox's folder it does nothing.
-func (d *Driver) end(ctx context.Context, dir string, s state) error {
+// killSandbox kills the sandbox and removes its cgroups and volumes. It returns when no process of it is left. For a
+// copy of a sandbox's folder it does nothing.
+func (d *Driver) killSandbox(ctx context.Context, dir string, s state) error {
 	if living, err := alive(ctx, dir); err != nil || !living && s.copied(dir) {
 		return err
 	}

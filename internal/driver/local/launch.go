@@ -92,7 +92,7 @@ func (d *Driver) fill(ctx context.Context, l *launch, dir string, spec driver.Sp
 
 	if use != nil {
 		// the sandbox keeps its image
-		l.add(use.Lock)
+		l.passFile(use.Lock)
 	}
 
 	if l.guest, err = imageconfig.Of(imageconfig.Stored(use), spec, d.uids != nil); err != nil {
@@ -182,7 +182,7 @@ func (d *Driver) enter(l *launch, s state, spec driver.Spec, ofImage bool) (err 
 		return nil
 	}
 
-	take := d.uids.take
+	take := d.uids.acquireBlock
 	if ofImage {
 		take = d.uids.takeImage
 	}
@@ -192,7 +192,7 @@ func (d *Driver) enter(l *launch, s state, spec driver.Spec, ofImage bool) (err 
 		return err
 	}
 
-	l.add(lock)
+	l.passFile(lock)
 	l.private, l.base = true, uid
 
 	l.stage.UID, l.stage.Mounts = uid+l.guest.Supervisor(), d.uids.mounts
@@ -249,7 +249,7 @@ func (l *launch) enterCgroups(h *cgroup.Hierarchy, name string, spec driver.Spec
 			return err
 		}
 
-		l.cgroups = append(l.cgroups, strconv.Itoa(l.add(f)))
+		l.cgroups = append(l.cgroups, strconv.Itoa(l.passFile(f)))
 	}
 
 	if e.Reclaim != "" {
@@ -258,7 +258,7 @@ func (l *launch) enterCgroups(h *cgroup.Hierarchy, name string, spec driver.Spec
 			return err
 		}
 
-		l.reclaim = l.add(f)
+		l.reclaim = l.passFile(f)
 	}
 
 	if e.WorkFolder == "" {
@@ -270,7 +270,7 @@ func (l *launch) enterCgroups(h *cgroup.Hierarchy, name string, spec driver.Spec
 		return err
 	}
 
-	l.work = l.add(work)
+	l.work = l.passFile(work)
 
 	return nil
 }
@@ -294,7 +294,7 @@ func (l *launch) enterCgroupNamespace(h *cgroup.Hierarchy, name string) error {
 		return err
 	}
 
-	l.stage.CgroupNamespace = l.add(ns)
+	l.stage.CgroupNamespace = l.passFile(ns)
 
 	return nil
 }
@@ -319,8 +319,8 @@ func (d *Driver) cgroupName(id string) string {
 	return fmt.Sprintf("%08x.%s", h.Sum32(), id)
 }
 
-// add passes a file to the child, and returns its descriptor there.
-func (l *launch) add(f *os.File) int {
+// passFile passes a file to the child, and returns its descriptor there.
+func (l *launch) passFile(f *os.File) int {
 	l.files = append(l.files, f)
 	return 2 + len(l.files)
 }
@@ -332,7 +332,7 @@ func (l *launch) addData(name string, data []byte) (int, error) {
 		return 0, err
 	}
 
-	return l.add(f), nil
+	return l.passFile(f), nil
 }
 
 func (l *launch) close() {

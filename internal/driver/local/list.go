@@ -44,7 +44,7 @@ func (d *Driver) List(ctx context.Context) ([]driver.Info, error) {
 		dir := d.path(e.Name())
 		folders = append(folders, dir)
 
-		info, living, err := d.look(ctx, dir, listening)
+		info, living, err := d.findSandbox(ctx, dir, listening)
 		if err != nil {
 			return nil, fault.Wrap(fault.Unavailable, err, "look at sandbox %q", e.Name())
 		}
@@ -54,13 +54,14 @@ func (d *Driver) List(ctx context.Context) ([]driver.Info, error) {
 		}
 	}
 
-	d.listed.keep(folders)
+	d.listed.retainOnly(folders)
 
 	return infos, nil
 }
 
-// look returns the sandbox in dir if it lives, and sweeps it otherwise. It dials a sandbox that is not known to listen.
-func (d *Driver) look(ctx context.Context, dir string, listening UnixListeners) (driver.Info, bool, error) {
+// findSandbox returns the sandbox in dir if it lives, and sweeps it otherwise. It dials a sandbox that is not known to
+// listen.
+func (d *Driver) findSandbox(ctx context.Context, dir string, listening UnixListeners) (driver.Info, bool, error) {
 	living := listening.Has(filepath.Join(dir, controlFile))
 	if !living {
 		var err error
@@ -149,7 +150,7 @@ func (d *Driver) sweep(ctx context.Context, dir string) error {
 	usage := d.usage(s)
 
 	s.DiedAt, s.Usage = time.Now(), &usage
-	if err := d.end(ctx, dir, s); err != nil {
+	if err := d.killSandbox(ctx, dir, s); err != nil {
 		return err
 	}
 

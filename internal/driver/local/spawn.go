@@ -69,15 +69,15 @@ func (c *child) reap() {
 		defer c.pidfd.Close()
 
 		if raw, err := c.pidfd.SyscallConn(); err == nil {
-			_ = raw.Read(func(uintptr) bool { return c.ended() })
+			_ = raw.Read(func(uintptr) bool { return c.hasEnded() })
 		}
 	}
 
 	_, _ = unix.Wait4(c.pid, nil, 0, nil)
 }
 
-// ended reports whether the child has ended, without reaping it.
-func (c *child) ended() bool {
+// hasEnded reports whether the child has ended, without reaping it.
+func (c *child) hasEnded() bool {
 	var info unix.Siginfo
 
 	err := unix.Waitid(unix.P_PID, c.pid, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)

@@ -65,8 +65,8 @@ func (k *states) read(dir string) (state, error) {
 	return s, nil
 }
 
-// keep removes all folders except these.
-func (k *states) keep(folders []string) {
+// retainOnly removes all folders except these.
+func (k *states) retainOnly(folders []string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 

@@ -72,7 +72,10 @@ func (c *Changes) Close() error { return errors.Join(c.Root.Close(), c.fs.Close(
 // returns, also when ctx ends.
 func (d *Driver) RunStep(ctx context.Context, s Step) (int, *Changes, error) {
 	if d.uids == nil {
-		return 0, nil, fault.New(fault.Unavailable, "a RUN needs root: an ordinary user cannot map the users of an image")
+		return 0, nil, fault.New(
+			fault.Unavailable,
+			"a RUN needs root: an ordinary user cannot map the users of an image",
+		)
 	}
 
 	if err := d.Probe(ctx); err != nil {
@@ -125,7 +128,7 @@ func (r *stepRun) run(ctx context.Context) (status int, err error) {
 
 	defer func() {
 		r.l.close()
-		err = errors.Join(err, r.end(context.WithoutCancel(ctx), cgroup))
+		err = errors.Join(err, r.endProcesses(context.WithoutCancel(ctx), cgroup))
 	}()
 
 	// parts of it are created by now, so it is ended
@@ -165,7 +168,7 @@ func (r *stepRun) run(ctx context.Context) (status int, err error) {
 	stopNetwork()
 
 	// a process that left the command has the output too
-	err = errors.Join(err, r.end(context.WithoutCancel(ctx), cgroup), <-copied)
+	err = errors.Join(err, r.endProcesses(context.WithoutCancel(ctx), cgroup), <-copied)
 
 	if ctx.Err() != nil {
 		return 0, fault.Wrap(fault.Timeout, errors.Join(context.Cause(ctx), err), "the command was ended")
@@ -214,7 +217,7 @@ func (r *stepRun) compose(cgroup string) error {
 
 	at := filepath.Join(l.stage.Mounts, overlayDir)
 	l.stage.Overlay = &launcher.Overlay{
-		At: at, Layers: r.s.Layers, SizeMiB: r.s.DiskMiB, Upper: l.add(memory), Base: l.base, IDs: imageUIDs,
+		At: at, Layers: r.s.Layers, SizeMiB: r.s.DiskMiB, Upper: l.passFile(memory), Base: l.base, IDs: imageUIDs,
 		Points: []string{"/proc", "/dev"}, Folders: r.s.Tmpfs,
 		Files: map[string]string{"/etc/hosts": imageconfig.HostsFile},
 	}
@@ -248,7 +251,7 @@ func (r *stepRun) compose(cgroup string) error {
 	}
 
 	// the image has no place for it
-	path := "/proc/self/fd/" + strconv.Itoa(l.add(program))
+	path := "/proc/self/fd/" + strconv.Itoa(l.passFile(program))
 
 	first, err := r.first()
 	if err != nil {
@@ -291,7 +294,7 @@ func (r *stepRun) enter(cgroup string) error {
 		return err
 	}
 
-	l.add(lock)
+	l.passFile(lock)
 	l.private, l.base, l.stage.UID, l.stage.Mounts = true, uid, uid, d.uids.mounts
 
 	return nil
@@ -330,8 +333,8 @@ func (c *composer) stepUsers() error {
 
 	c.launch.namespace = n
 	c.opt(
-		"--info-fd", strconv.Itoa(c.launch.add(n.childInfo)),
-		"--userns-block-fd", strconv.Itoa(c.launch.add(n.childGo)),
+		"--info-fd", strconv.Itoa(c.launch.passFile(n.childInfo)),
+		"--userns-block-fd", strconv.Itoa(c.launch.passFile(n.childGo)),
 	)
 
 	return nil
@@ -365,8 +368,8 @@ func (r *stepRun) admit(ctx context.Context) (stop func(), err error) {
 	return stop, fault.Wrap(fault.Unavailable, r.l.namespace.admit(first), "start the sandbox of a build")
 }
 
-// end ends the processes of the step and removes its cgroup.
-func (r *stepRun) end(ctx context.Context, cgroup string) error {
+// endProcesses ends the processes of the step and removes its cgroup.
+func (r *stepRun) endProcesses(ctx context.Context, cgroup string) error {
 	ctx, cancel := context.WithTimeout(ctx, clearTime)
 	defer cancel()
 

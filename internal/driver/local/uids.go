@@ -67,8 +67,10 @@ func newUIDs(run string) (*uids, error) {
 	return u, nil
 }
 
-// take returns the first user id of a free block and its open lock.
-func (u *uids) take() (int, *os.File, error) { return takeBlock(u.dir, firstUID, uidsOfEach, maxUIDs) }
+// acquireBlock returns the first user id of a free block and its open lock.
+func (u *uids) acquireBlock() (int, *os.File, error) {
+	return takeBlock(u.dir, firstUID, uidsOfEach, maxUIDs)
+}
 
 // takeImage is take for a sandbox of an image.
 func (u *uids) takeImage() (int, *os.File, error) {

@@ -15,7 +15,8 @@ import (
 // diagTimeout bounds the wait for each part of the kernel's answer, which is ready when the query returns.
 var diagTimeout = unix.Timeval{Sec: 10}
 
-// UnixListeners is the files of the sockets that had a listener when ListUnixListeners was called. The nil set is empty.
+// UnixListeners is the files of the sockets that had a listener when ListUnixListeners was called. The nil set is
+// empty.
 type UnixListeners map[file]struct{}
 
 // file identifies a file as the kernel's socket diagnosis does.
@@ -49,7 +50,7 @@ const (
 
 // ListUnixListeners returns the sockets with a listener in this process's network namespace.
 func ListUnixListeners() (UnixListeners, error) {
-	fd, err := ask(request{Family: unix.AF_UNIX, States: 1 << stateListen, Show: showFile})
+	fd, err := sendQuery(request{Family: unix.AF_UNIX, States: 1 << stateListen, Show: showFile})
 	if err != nil {
 		return nil, fmt.Errorf("socket diagnosis: %w", err)
 	}
@@ -81,8 +82,8 @@ func (s UnixListeners) Has(path string) bool {
 	return found
 }
 
-// ask sends a query for a list and returns the socket of the answer.
-func ask(q request) (fd int, err error) {
+// sendQuery sends a query for a list and returns the socket of the answer.
+func sendQuery(q request) (fd int, err error) {
 	fd, err = unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_SOCK_DIAG)
 	if err != nil {
 		return 0, os.NewSyscallError("socket", err)
@@ -130,14 +131,14 @@ func (s UnixListeners) readPart(fd int, buf []byte) (done bool, err error) {
 			return false, errnoOf(m.Data)
 		}
 
-		s.add(m.Data)
+		s.addSocket(m.Data)
 	}
 
 	return false, nil
 }
 
-// add adds the file of one socket; an abstract one has none.
-func (s UnixListeners) add(answer []byte) {
+// addSocket adds the file of one socket; an abstract one has none.
+func (s UnixListeners) addSocket(answer []byte) {
 	for rest := answer[min(answerSize, len(answer)):]; len(rest) >= unix.SizeofRtAttr; {
 		length, kind := int(binary.NativeEndian.Uint16(rest)), binary.NativeEndian.Uint16(rest[2:])
 		if length < unix.SizeofRtAttr || length > len(rest) {

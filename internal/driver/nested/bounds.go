@@ -30,8 +30,8 @@ type inherited struct {
 	files []*os.File
 }
 
-// add opens a file, and returns its descriptor in the inner step.
-func (i *inherited) add(path string, flag int) (int, error) {
+// openFile opens a file, and returns its descriptor in the inner step.
+func (i *inherited) openFile(path string, flag int) (int, error) {
 	f, err := os.OpenFile(path, flag|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return 0, err
@@ -46,7 +46,7 @@ func (i *inherited) add(path string, flag int) (int, error) {
 // by descriptors.
 func (i *inherited) addCounters(c *usage.Counters) error {
 	for _, folder := range []*string{&c.Kills, &c.Memory, &c.PIDs, &c.CPU} {
-		fd, err := i.add(*folder, os.O_RDONLY)
+		fd, err := i.openFile(*folder, os.O_RDONLY)
 		if err != nil {
 			return err
 		}
@@ -71,7 +71,7 @@ func bound(c *Config, i *inherited) error {
 	var entrances []string
 
 	for _, path := range files {
-		fd, err := i.add(path, os.O_WRONLY)
+		fd, err := i.openFile(path, os.O_WRONLY)
 		if err != nil {
 			return err
 		}

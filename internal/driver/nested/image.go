@@ -42,8 +42,8 @@ type movedPath struct {
 	at   string
 }
 
-// take copies the mount of a folder.
-func take(from, at string) (movedPath, error) {
+// copyMount copies the mount of a folder.
+func copyMount(from, at string) (movedPath, error) {
 	tree, err := unix.OpenTree(unix.AT_FDCWD, from, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	if err != nil {
 		return movedPath{}, &os.PathError{Op: "open_tree", Path: from, Err: err}
@@ -132,7 +132,7 @@ func unlinkTests(at string) error {
 // movedPaths takes the sandbox's own files, so that root of the image cannot change them, and the image's
 // folders that appear under other names.
 func (i *Image) movedPaths(root string) ([]movedPath, error) {
-	own, err := take(filepath.Join(scratch, "0", Folder), Folder)
+	own, err := copyMount(filepath.Join(scratch, "0", Folder), Folder)
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +145,7 @@ func (i *Image) movedPaths(root string) ([]movedPath, error) {
 	}
 
 	for _, shown := range shown {
-		g, err := take(filepath.Join(root, shown[0]), shown[1])
+		g, err := copyMount(filepath.Join(root, shown[0]), shown[1])
 		if err != nil {
 			return nil, err
 		}
@@ -193,7 +193,7 @@ func (i *Image) shown(root string) ([][2]string, error) {
 func readOnlyView(root string) (string, error) {
 	at := filepath.Join(scratch, "view")
 
-	g, err := take(root, at)
+	g, err := copyMount(root, at)
 	if err != nil {
 		return "", err
 	}

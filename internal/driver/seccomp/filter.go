@@ -18,7 +18,8 @@ import (
 // program that bwrap loads. It is an allow-list: every other call, and every call by another architecture's
 // numbers, is EPERM.
 //
-// clone3 also allows that call, by which sandboxd forks into a cgroup. Package prestart forbids it to all other processes.
+// clone3 also allows that call, by which sandboxd forks into a cgroup. Package prestart forbids it to all other
+// processes.
 func Compile(clone3 bool) ([]byte, error) {
 	noCaps := &specs.Spec{Process: &specs.Process{Capabilities: &specs.LinuxCapabilities{}}}
 
@@ -98,7 +99,7 @@ func rulesOf(calls []specs.LinuxSyscall, machine *arch.Info) ([]rule, error) {
 				rules = append(rules, rule{number: number, result: errno(uint(unix.EPERM))})
 			}
 
-			if err := rules[i].add(call); err != nil {
+			if err := rules[i].addCall(call); err != nil {
 				return nil, fmt.Errorf("%s: %w", name, err)
 			}
 		}
@@ -107,7 +108,7 @@ func rulesOf(calls []specs.LinuxSyscall, machine *arch.Info) ([]rule, error) {
 	return rules, nil
 }
 
-func (r *rule) add(call specs.LinuxSyscall) error {
+func (r *rule) addCall(call specs.LinuxSyscall) error {
 	switch {
 	case call.Action == specs.ActAllow && len(call.Args) > 0:
 		for _, a := range call.Args {

@@ -9,8 +9,8 @@ import (
 // fullBelow is the free space, in bytes, below which a file system counts as full.
 const fullBelow = 64 << 10
 
-// FullFolders are the mount points below root, an open folder, whose file systems have no room: of several with one file
-// system the first. No link is followed.
+// FullFolders are the mount points below root, an open folder, whose file systems have no room: of several with one
+// file system the first. No link is followed.
 func FullFolders(root int, folders []string) []string {
 	var (
 		full []string
@@ -18,7 +18,7 @@ func FullFolders(root int, folders []string) []string {
 	)
 
 	for _, folder := range folders {
-		device, isFull := look(root, folder)
+		device, isFull := fileSystemState(root, folder)
 		if isFull && !slices.Contains(seen, device) {
 			full = append(full, folder)
 		}
@@ -29,8 +29,9 @@ func FullFolders(root int, folders []string) []string {
 	return full
 }
 
-// look returns the file system of a folder below root, and whether it has no room for data or for another file.
-func look(root int, folder string) (device uint64, isFull bool) {
+// fileSystemState returns the file system of a folder below root, and whether it has no room for data or for another
+// file.
+func fileSystemState(root int, folder string) (device uint64, isFull bool) {
 	how := unix.OpenHow{
 		Flags:   unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC,
 		Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_SYMLINKS,

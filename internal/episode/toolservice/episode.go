@@ -52,8 +52,8 @@ type Episode struct {
 	accept func()
 
 	// of running calls
-	ctx context.Context
-	end context.CancelFunc
+	ctx    context.Context
+	cancel context.CancelFunc
 
 	mu    sync.Mutex
 	calls map[string]*call
@@ -62,8 +62,8 @@ type Episode struct {
 	callCount int
 
 	// calls that have ended
-	ended int
-	used  []string
+	endedCalls int
+	used       []string
 
 	// begin of the last of them in the log
 	lastAt time.Time
@@ -100,7 +100,14 @@ type call struct {
 
 func newEpisode(path string, o Options) (*Episode, error) {
 	ctx, cancel := context.WithCancel(context.Background())
-	e := &Episode{o: o, ctx: ctx, end: cancel, calls: map[string]*call{}, last: time.Now(), over: make(chan struct{})}
+	e := &Episode{
+		o:      o,
+		ctx:    ctx,
+		cancel: cancel,
+		calls:  map[string]*call{},
+		last:   time.Now(),
+		over:   make(chan struct{}),
+	}
 
 	var err error
 	if e.log, err = openLog(path, e.recovered); err != nil {
@@ -108,7 +115,7 @@ func newEpisode(path string, o Options) (*Episode, error) {
 		return nil, err
 	}
 
-	e.callCount = e.ended
+	e.callCount = e.endedCalls
 	e.checkBound()
 
 	return e, nil
@@ -140,7 +147,7 @@ func (e *Episode) Call(ctx context.Context, c episode.Call) (episode.Answer, err
 		return episode.Answer{}, fault.Field("id", "the id of a call must have 1 to %d bytes", episode.MaxCallID)
 	}
 
-	mine, err := e.begin(c)
+	mine, err := e.startCall(c)
 	if err != nil {
 		return episode.Answer{}, err
 	}
@@ -158,8 +165,8 @@ func (e *Episode) Call(ctx context.Context, c episode.Call) (episode.Answer, err
 	return e.answer(mine)
 }
 
-// begin finds the call with that id, or starts it.
-func (e *Episode) begin(c episode.Call) (*call, error) {
+// startCall finds the call with that id, or starts it.
+func (e *Episode) startCall(c episode.Call) (*call, error) {
 	digest := digestOf(c.Tool, c.Arguments)
 
 	e.mu.Lock()
@@ -243,7 +250,7 @@ func (e *Episode) record(c episode.Call, r tool.Result, began time.Time) (place,
 
 	s := episode.Step{
 		Kind:      episode.KindCall,
-		Step:      e.ended + 1,
+		Step:      e.endedCalls + 1,
 		ID:        c.ID,
 		Client:    c.Client,
 		Tool:      c.Tool,
@@ -253,7 +260,7 @@ func (e *Episode) record(c episode.Call, r tool.Result, began time.Time) (place,
 		Seconds:   time.Since(began).Seconds(),
 	}
 
-	p, err := e.log.add(s)
+	p, err := e.log.appendStep(s)
 	if err != nil {
 		return p, err
 	}
@@ -266,7 +273,7 @@ func (e *Episode) record(c episode.Call, r tool.Result, began time.Time) (place,
 }
 
 func (e *Episode) count(s episode.Step) {
-	e.ended++
+	e.endedCalls++
 	e.lastAt = s.At
 
 	if !slices.Contains(e.used, s.Tool) {
@@ -276,7 +283,7 @@ func (e *Episode) count(s episode.Step) {
 
 // checkBound ends an episode whose calls are used up. e.mu is held.
 func (e *Episode) checkBound() {
-	if e.o.MaxSteps > 0 && e.ended >= e.o.MaxSteps {
+	if e.o.MaxSteps > 0 && e.endedCalls >= e.o.MaxSteps {
 		e.finish(e.bound())
 	}
 }
@@ -318,7 +325,7 @@ func (e *Episode) Submit(c episode.Call) error {
 		return err
 	}
 
-	if _, err := e.log.add(episode.Step{
+	if _, err := e.log.appendStep(episode.Step{
 		Kind:      episode.KindSubmit,
 		Client:    c.Client,
 		Arguments: arguments(c.Arguments),
@@ -339,7 +346,9 @@ func (e *Episode) Join(client string) (episode.Status, error) {
 	defer e.mu.Unlock()
 
 	if e.client != client && e.closed == "" {
-		if _, err := e.log.add(episode.Step{Kind: episode.KindJoin, Client: client, At: time.Now().UTC()}); err != nil {
+		if _, err := e.log.appendStep(
+			episode.Step{Kind: episode.KindJoin, Client: client, At: time.Now().UTC()},
+		); err != nil {
 			return episode.Status{}, err
 		}
 
@@ -358,8 +367,13 @@ func (e *Episode) Status() episode.Status {
 }
 
 func (e *Episode) status() episode.Status {
-	s := episode.Status{Steps: e.ended, Running: e.running, ToolsUsed: append([]string{}, e.used...), Ended: e.closed}
-	if e.ended > 0 {
+	s := episode.Status{
+		Steps:     e.endedCalls,
+		Running:   e.running,
+		ToolsUsed: append([]string{}, e.used...),
+		Ended:     e.closed,
+	}
+	if e.endedCalls > 0 {
 		s.LastAt = new(e.lastAt)
 	}
 
@@ -402,7 +416,7 @@ func (e *Episode) Steps(each func(episode.Step)) error { return e.log.all(each) 
 
 // close cancels the running calls, waits for them and closes the log. A command in the sandbox continues.
 func (e *Episode) close() error {
-	e.end()
+	e.cancel()
 	e.working.Wait()
 
 	return e.log.close()

@@ -69,8 +69,8 @@ func (l *stepLog) recover(found func(episode.Step, place)) error {
 	}
 }
 
-// add appends a step and returns once it is on disk.
-func (l *stepLog) add(s episode.Step) (place, error) {
+// appendStep appends a step and returns once it is on disk.
+func (l *stepLog) appendStep(s episode.Step) (place, error) {
 	line, err := json.Marshal(s)
 	if err != nil {
 		return place{}, fault.Wrap(fault.Internal, err, "encode a step")

@@ -19,8 +19,8 @@ const (
 
 // Cache holds the reports on endpoints by key. The zero value is empty; it is safe for concurrent use.
 type Cache struct {
-	mu   sync.Mutex
-	kept map[string]*entry
+	mu      sync.Mutex
+	entries map[string]*entry
 }
 
 type entry struct {
@@ -59,7 +59,7 @@ func (c *Cache) Of(
 ) rollout.EndpointReport {
 	c.mu.Lock()
 
-	e, ok := c.kept[key]
+	e, ok := c.entries[key]
 	if !ok || e.stale() {
 		next := &entry{done: make(chan struct{}), began: time.Now()}
 		if ok {
@@ -76,7 +76,7 @@ func (c *Cache) Of(
 			return e.before
 		}
 
-		c.keep(key, e)
+		c.storeEntry(key, e)
 	}
 	c.mu.Unlock()
 
@@ -92,7 +92,7 @@ func (c *Cache) Of(
 // the zero value: there is none yet.
 func (c *Cache) LatestReport(key string) rollout.EndpointReport {
 	c.mu.Lock()
-	e := c.kept[key]
+	e := c.entries[key]
 	c.mu.Unlock()
 
 	if e == nil {
@@ -121,19 +121,19 @@ func (e *entry) latestReport() rollout.EndpointReport {
 	return r
 }
 
-// keep stores e. It removes an arbitrary endpoint if there are too many. c.mu is held.
-func (c *Cache) keep(key string, e *entry) {
-	if c.kept == nil {
-		c.kept = map[string]*entry{}
+// storeEntry stores e. It removes an arbitrary endpoint if there are too many. c.mu is held.
+func (c *Cache) storeEntry(key string, e *entry) {
+	if c.entries == nil {
+		c.entries = map[string]*entry{}
 	}
 
-	for other := range c.kept {
-		if len(c.kept) < maxKept {
+	for other := range c.entries {
+		if len(c.entries) < maxKept {
 			break
 		}
 
-		delete(c.kept, other)
+		delete(c.entries, other)
 	}
 
-	c.kept[key] = e
+	c.entries[key] = e
 }

@@ -33,21 +33,21 @@ const (
 	alternatives = 5
 )
 
-// Run makes the probe's calls, in parallel except for those with a prompt of ids. It never fails: a finding says what could not be determined
-// and why. It skips the second temperature for an API without log probabilities, and the tool call for an
-// API without tools.
+// Run makes the probe's calls, in parallel except for those with a prompt of ids. It never fails: a finding says what
+// could not be determined and why. It skips the second temperature for an API without log probabilities, and the tool
+// call for an API without tools.
 func Run(ctx context.Context, e Endpoint) rollout.EndpointReport {
 	one, two, tool := &answer{}, &answer{}, &answer{}
 
 	var calls sync.WaitGroup
-	calls.Go(func() { one = e.ask(ctx, 1, sampleTokens, e.say("Endpoint probe: name a color.")) })
+	calls.Go(func() { one = e.callModel(ctx, 1, sampleTokens, e.promptRequest("Endpoint probe: name a color.")) })
 
 	if e.Dialect.HasLogprobs() {
-		calls.Go(func() { two = e.ask(ctx, 2, sampleTokens, e.say("Endpoint probe: name a color.")) })
+		calls.Go(func() { two = e.callModel(ctx, 2, sampleTokens, e.promptRequest("Endpoint probe: name a color.")) })
 	}
 
 	if e.Dialect.API != reply.Completions {
-		calls.Go(func() { tool = e.ask(ctx, 1, toolTokens, e.withTool()) })
+		calls.Go(func() { tool = e.callModel(ctx, 1, toolTokens, e.withTool()) })
 	}
 
 	calls.Wait()
@@ -103,8 +103,8 @@ func (a *answer) fixes() []string {
 	return a.request.Fixes
 }
 
-// ask makes one call as a rollout would, with the policy's sampling at that temperature.
-func (e Endpoint) ask(ctx context.Context, temperature float64, tokens int, request map[string]any) *answer {
+// callModel makes one call as a rollout would, with the policy's sampling at that temperature.
+func (e Endpoint) callModel(ctx context.Context, temperature float64, tokens int, request map[string]any) *answer {
 	r, err := e.read(temperature, tokens, request)
 	if err != nil {
 		return &answer{Result: &upstream.Result{Problem: &upstream.Problem{
@@ -130,7 +130,7 @@ func (e Endpoint) read(temperature float64, tokens int, request map[string]any) 
 // promptIDs finds whether chat completions take the ids of their prompt: those of one question are sent with the
 // messages of another, and the endpoint names the ids of the prompt that it used.
 func (e Endpoint) promptIDs(ctx context.Context, r *rollout.EndpointReport) {
-	other, err := e.read(1, sampleTokens, e.say("Endpoint probe: name a fruit."))
+	other, err := e.read(1, sampleTokens, e.promptRequest("Endpoint probe: name a fruit."))
 	if err != nil {
 		return
 	}
@@ -142,7 +142,7 @@ func (e Endpoint) promptIDs(ctx context.Context, r *rollout.EndpointReport) {
 
 	for _, by := range []rollout.PromptMember{rollout.PromptKVTransfer, rollout.PromptInputIDs} {
 		// as in ask, where it was read before
-		request, _ := e.read(1, sampleTokens, e.say("Endpoint probe: name a color."))
+		request, _ := e.read(1, sampleTokens, e.promptRequest("Endpoint probe: name a color."))
 		request.Prompt = dialect.PromptIDs{IDs: ids, By: by}
 
 		res := e.Ask(ctx, request)

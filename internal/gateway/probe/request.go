@@ -2,8 +2,8 @@ package probe
 
 import "github.com/rolloutd/rolloutd/internal/gateway/dialect/reply"
 
-// say returns the request for a prompt in the agent's API.
-func (e Endpoint) say(text string) map[string]any {
+// promptRequest returns the request for a prompt in the agent's API.
+func (e Endpoint) promptRequest(text string) map[string]any {
 	switch e.Dialect.API {
 	case reply.Completions:
 		return map[string]any{"prompt": text}
@@ -38,7 +38,7 @@ func (e Endpoint) withTool() map[string]any {
 		}
 	}
 
-	request := e.say("Endpoint probe: call the tool bash with the command `true`.")
+	request := e.promptRequest("Endpoint probe: call the tool bash with the command `true`.")
 	request["tools"] = []any{tool}
 
 	return request

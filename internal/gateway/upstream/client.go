@@ -68,7 +68,7 @@ func New(
 		backoff:   backoff,
 		reach:     reach,
 		memory:    memory,
-		Engines:   &health{lost: map[string]time.Time{}},
+		Engines:   &health{failedAt: map[string]time.Time{}},
 		report:    report,
 		Prompts:   BufferPool[int32]{Least: 4 << 10, Most: 256 << 10},
 	}

@@ -76,10 +76,10 @@ type retryState struct {
 	queued time.Duration
 
 	// see gatewayapi.RouteStatus.Owed
-	owed time.Duration
+	unservedTime time.Duration
 
 	// start of the tries without a connection; zero: the last try connected
-	lost time.Time
+	disconnectedSince time.Time
 
 	// of the tries without a connection, and the pauses after them, that the budget does not pay
 	away time.Duration
@@ -99,8 +99,9 @@ func (u *Client) Complete(ctx context.Context, s *Spec) *Result {
 	r := &retryState{Spec: s, remaining: s.Budget}
 	res := u.completeWithRetries(ctx, r)
 	r.Progress.goesOn(r.Admission)
-	res.Tries, res.Queued, res.Owed, res.Reply.Usage.CostUSD = r.tries, r.queued, r.owed, r.cost
-	res.Away = res.Problem != nil && res.Problem.Class == cancelled && !r.lost.IsZero() && time.Since(r.lost) >= u.reach
+	res.Tries, res.Queued, res.Owed, res.Reply.Usage.CostUSD = r.tries, r.queued, r.unservedTime, r.cost
+	res.Away = res.Problem != nil && res.Problem.Class == cancelled && !r.disconnectedSince.IsZero() &&
+		time.Since(r.disconnectedSince) >= u.reach
 	u.report.waited.WithLabelValues(r.Endpoint).Observe(r.queued.Seconds())
 
 	return res
@@ -148,7 +149,7 @@ func (u *Client) completeWithRetries(ctx context.Context, r *retryState) *Result
 
 		began := time.Now()
 		_ = clock.Sleep(ctx, pause)
-		r.owed += time.Since(began)
+		r.unservedTime += time.Since(began)
 	}
 }
 
@@ -167,15 +168,15 @@ func (u *Client) tooEmpty(r *retryState, p *Problem) bool {
 func (u *Client) mayRetry(r *retryState, p *Problem, pause time.Duration) bool {
 	switch {
 	case !p.unreachable:
-		r.lost = time.Time{}
+		r.disconnectedSince = time.Time{}
 		return r.remaining > pause
-	case r.lost.IsZero():
-		r.lost = time.Now()
+	case r.disconnectedSince.IsZero():
+		r.disconnectedSince = time.Now()
 	}
 
-	outage := limits.Outage{Since: r.lost, Why: p.Text, Patience: min(u.reach, r.Budget)}
+	outage := limits.Outage{Since: r.disconnectedSince, Why: p.Text, Patience: min(u.reach, r.Budget)}
 
-	switch without := time.Since(r.lost) + pause; {
+	switch without := time.Since(r.disconnectedSince) + pause; {
 	case u.Answered.any(r.Engines):
 		if r.away+pause <= r.Away {
 			return true
@@ -216,7 +217,7 @@ func (u *Client) admitAndTry(ctx context.Context, r *retryState) (*Result, error
 
 	r.Progress.goesOn(r.Admission)
 	r.queued += began.Sub(asked)
-	r.owed += began.Sub(asked)
+	r.unservedTime += began.Sub(asked)
 
 	if err != nil {
 		return nil, err
@@ -228,7 +229,7 @@ func (u *Client) admitAndTry(ctx context.Context, r *retryState) (*Result, error
 	res := u.tryEngine(p.Ctx, r)
 	if ctx.Err() == nil && r.paused(p.Ctx, res, began) {
 		res.Problem.Class, res.Problem.Cause = Retry, limits.ErrCleared
-		r.owed += r.owes(ctx, res, began)
+		r.unservedTime += r.owes(ctx, res, began)
 		r.Progress.waits(r.Admission, wait{since: began, failed: true})
 		// retried without charging the call's budget
 		return res, nil
@@ -245,7 +246,7 @@ func (u *Client) admitAndTry(ctx context.Context, r *retryState) (*Result, error
 		r.noteSilence(res, began)
 	}
 
-	r.owed += r.owes(ctx, res, began)
+	r.unservedTime += r.owes(ctx, res, began)
 	if ctx.Err() == nil && res.Problem != nil && res.Problem.Class == Retry {
 		r.Progress.waits(r.Admission, wait{since: began, failed: true})
 	}

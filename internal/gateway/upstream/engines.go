@@ -59,7 +59,7 @@ type health struct {
 	mu sync.Mutex
 
 	// by URL: time of the latest failure; old entries may be removed
-	lost map[string]time.Time
+	failedAt map[string]time.Time
 }
 
 // pick returns the first engine that is not known to be lost. If all are, it returns the one that was lost
@@ -70,12 +70,12 @@ func (h *health) pick(engines []string) string {
 
 	oldest := engines[0]
 	for _, e := range engines {
-		at, ok := h.lost[e]
+		at, ok := h.failedAt[e]
 		if !ok || time.Since(at) > engineRest {
 			return e
 		}
 
-		if at.Before(h.lost[oldest]) {
+		if at.Before(h.failedAt[oldest]) {
 			oldest = e
 		}
 	}
@@ -89,13 +89,13 @@ func (h *health) record(engine string, answered bool) {
 	defer h.mu.Unlock()
 
 	if !answered {
-		maps.DeleteFunc(h.lost, func(_ string, at time.Time) bool { return time.Since(at) > engineRest })
-		h.lost[engine] = time.Now()
+		maps.DeleteFunc(h.failedAt, func(_ string, at time.Time) bool { return time.Since(at) > engineRest })
+		h.failedAt[engine] = time.Now()
 
 		return
 	}
 
-	delete(h.lost, engine)
+	delete(h.failedAt, engine)
 }
 
 // allLost reports whether none of the engines gave an answer when it was tried last.
@@ -104,7 +104,7 @@ func (h *health) allLost(engines []string) bool {
 	defer h.mu.Unlock()
 
 	return !slices.ContainsFunc(engines, func(engine string) bool {
-		_, lost := h.lost[engine]
+		_, lost := h.failedAt[engine]
 		return !lost
 	})
 }
@@ -114,7 +114,7 @@ func (h *health) LostCount() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 
-	return len(h.lost)
+	return len(h.failedAt)
 }
 
 const (

@@ -27,7 +27,7 @@ func (u *Client) wantsGenerate(ctx context.Context, t *target, a *dialect.Reques
 	defer cancel()
 
 	for _, path := range generateInfoPaths() {
-		if info, release, err := u.ask(ctx, t.at(path), &dialect.Request{Dialect: a.Dialect}); err == nil {
+		if info, release, err := u.postRequest(ctx, t.at(path), &dialect.Request{Dialect: a.Dialect}); err == nil {
 			defer release()
 			return len(rawjson.MemberOf(info, "model_path")) > 0
 		}

@@ -20,7 +20,7 @@ import (
 func (u *Client) Ask(ctx context.Context, s Spec, path string) (body []byte, release func(), err error) {
 	engine, began := u.Engines.pick(s.Engines), time.Now()
 
-	body, release, err = u.ask(ctx, s.target(engine).at(path), s.Request)
+	body, release, err = u.postRequest(ctx, s.target(engine).at(path), s.Request)
 	if none := new(UnreachableError); errors.As(err, &none) {
 		// the next request goes to another engine
 		u.Engines.record(engine, false)
@@ -46,7 +46,11 @@ type UnreachableError struct {
 
 func (e *UnreachableError) Error() string { return e.Text }
 
-func (u *Client) ask(ctx context.Context, t *target, a *dialect.Request) (body []byte, release func(), err error) {
+func (u *Client) postRequest(
+	ctx context.Context,
+	t *target,
+	a *dialect.Request,
+) (body []byte, release func(), err error) {
 	req, err := newRequest(ctx, t, a, a.Body)
 	if err != nil {
 		return nil, nil, fault.New(fault.Invalid, "the endpoint's address is invalid")

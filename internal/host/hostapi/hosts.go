@@ -44,7 +44,7 @@ func (c *Client) Hosts(ctx context.Context) (fleet.Page, error) {
 	asking.SetLimit(maxCalls)
 
 	for i, at := range records {
-		asking.Go(func() error { all[i] = c.look(ctx, at, http.MethodGet); return nil })
+		asking.Go(func() error { all[i] = c.readStatus(ctx, at, http.MethodGet); return nil })
 	}
 	// none fails
 	_ = asking.Wait()
@@ -81,7 +81,7 @@ func (c *Client) Drain(ctx context.Context, name string, on bool) (fleet.Host, e
 
 	at.ID = name
 
-	return c.look(ctx, at, http.MethodPost), nil
+	return c.readStatus(ctx, at, http.MethodPost), nil
 }
 
 // Mark is Drain for a host that may not have started yet; it reads the mark when it starts.
@@ -107,8 +107,8 @@ func (c *Client) Mark(ctx context.Context, name string, on bool) error {
 	return err
 }
 
-// look returns the status of a host. With method POST the host reads its mark in the store first.
-func (c *Client) look(ctx context.Context, at store.HostRecord, method string) fleet.Host {
+// readStatus returns the status of a host. With method POST the host reads its mark in the store first.
+func (c *Client) readStatus(ctx context.Context, at store.HostRecord, method string) fleet.Host {
 	if at.KeyID != "" && at.KeyID != c.keyID {
 		return c.refused(at)
 	}

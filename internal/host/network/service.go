@@ -84,7 +84,7 @@ func (s *Service) Serve(ctx context.Context, c Channel, id, phase string, allow 
 	lost := make(chan error, 1)
 
 	var running sync.WaitGroup
-	running.Go(func() { lost <- s.keep(ctx, c, id, sync.OnceFunc(func() { close(opened) }), p) })
+	running.Go(func() { lost <- s.serveSandbox(ctx, c, id, sync.OnceFunc(func() { close(opened) }), p) })
 
 	stop = func() {
 		cancel()
@@ -106,8 +106,8 @@ func (s *Service) Serve(ctx context.Context, c Channel, id, phase string, allow 
 	return nil, err
 }
 
-// keep serves until ctx ends or the sandbox is gone.
-func (s *Service) keep(ctx context.Context, c Channel, id string, open func(), p *Proxy) error {
+// serveSandbox serves until ctx ends or the sandbox is gone.
+func (s *Service) serveSandbox(ctx context.Context, c Channel, id string, open func(), p *Proxy) error {
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
 		err := c.ServeNetwork(ctx, id, func() { pause = 50 * time.Millisecond; open() }, p.Serve)
 		if ctx.Err() != nil {

@@ -32,7 +32,7 @@ type Memory struct {
 	free int64
 
 	// bytes by name
-	held map[string]int64
+	usedBytes map[string]int64
 
 	// bytes by member of a name
 	members map[member]int64
@@ -44,7 +44,13 @@ type member struct{ name, id string }
 // New makes a Memory of so many bytes; each request or reply may hold small bytes beside it. Those of one
 // name may hold half of it, so that what comes slowly, or waits for a slow reader, leaves room for others.
 func New(bytes, small int64) *Memory {
-	return &Memory{small: small, each: bytes / 2, free: bytes, held: map[string]int64{}, members: map[member]int64{}}
+	return &Memory{
+		small:     small,
+		each:      bytes / 2,
+		free:      bytes,
+		usedBytes: map[string]int64{},
+		members:   map[member]int64{},
+	}
 }
 
 // Share is a Memory as those of one name have it.
@@ -93,7 +99,7 @@ func (s Share) room() int64 {
 		return s.m.free
 	}
 
-	return min(s.m.free, s.m.each-s.m.held[s.name])
+	return min(s.m.free, s.m.each-s.m.usedBytes[s.name])
 }
 
 // Weighing returns the share with each byte counted n times, for input that grows when it is decoded.
@@ -102,8 +108,8 @@ func (s Share) Weighing(n int64) Share {
 	return s
 }
 
-// take takes bytes more for a Part that has taken so many already.
-func (s Share) take(bytes, taken int64) bool {
+// reserve takes bytes more for a Part that has taken so many already.
+func (s Share) reserve(bytes, taken int64) bool {
 	s.m.mu.Lock()
 	defer s.m.mu.Unlock()
 
@@ -114,7 +120,7 @@ func (s Share) take(bytes, taken int64) bool {
 
 	s.m.free -= bytes
 
-	s.m.held[s.name] += bytes
+	s.m.usedBytes[s.name] += bytes
 	if s.id != "" {
 		s.m.members[s.member()] += bytes
 	}
@@ -136,8 +142,8 @@ func (s Share) give(bytes int64) {
 	defer s.m.mu.Unlock()
 
 	s.m.free += bytes
-	if s.m.held[s.name] -= bytes; s.m.held[s.name] == 0 {
-		delete(s.m.held, s.name)
+	if s.m.usedBytes[s.name] -= bytes; s.m.usedBytes[s.name] == 0 {
+		delete(s.m.usedBytes, s.name)
 	}
 
 	if s.id == "" {
@@ -154,7 +160,7 @@ func (m *Memory) Used() (bytes int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 
-	for _, n := range m.held {
+	for _, n := range m.usedBytes {
 		bytes += n
 	}
 

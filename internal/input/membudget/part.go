@@ -39,7 +39,7 @@ func (p *Part) hold(bytes int64) error {
 	switch {
 	case want < p.taken:
 		p.share.give(p.taken - want)
-	case want > p.taken && !p.share.take(want-p.taken, p.taken):
+	case want > p.taken && !p.share.reserve(want-p.taken, p.taken):
 		return ErrBusy
 	}
 

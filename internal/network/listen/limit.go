@@ -95,9 +95,9 @@ func (l *Limited) atRest(c *conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
-	l.drop(c)
+	l.removeIdle(c)
 
-	if !c.trusted && !c.gone {
+	if !c.trusted && !c.closed {
 		c.place = l.rest.PushBack(c)
 	}
 }
@@ -107,12 +107,12 @@ func (l *Limited) busy(c *conn, gone bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
-	c.gone = c.gone || gone
-	l.drop(c)
+	c.closed = c.closed || gone
+	l.removeIdle(c)
 }
 
-// drop removes a connection from the idle ones; l.mu is held.
-func (l *Limited) drop(c *conn) {
+// removeIdle removes a connection from the idle ones; l.mu is held.
+func (l *Limited) removeIdle(c *conn) {
 	if c.place != nil {
 		l.rest.Remove(c.place)
 		c.place = nil
@@ -128,7 +128,7 @@ type conn struct {
 	once sync.Once
 
 	// Guarded by from.mu.
-	trusted, gone bool
+	trusted, closed bool
 
 	// in from.rest; nil: not at rest
 	place *list.Element

@@ -42,8 +42,8 @@ type exact struct {
 	names map[uint64]struct{}
 }
 
-// add adds a name and those of its parents.
-func (e *exact) add(name string) {
+// addName adds a name and those of its parents.
+func (e *exact) addName(name string) {
 	for ; name != "."; name = path.Dir(name) {
 		key := maphash.String(e.seed, name)
 		if _, known := e.names[key]; known {

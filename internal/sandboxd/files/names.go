@@ -56,7 +56,7 @@ func below(name, folder string) (rest string, ok bool) {
 	return rest, ok && (rest == "" || rest[0] == '/')
 }
 
-// named makes a visit of the names in the tar.
-func (s *Source) named(v visit) visit {
+// visitNames makes a visit of the names in the tar.
+func (s *Source) visitNames(v visit) visit {
 	return func(d *dir, name, rel string, st *unix.Stat_t) error { return v(d, name, s.names.inTar(rel), st) }
 }

@@ -85,7 +85,7 @@ func (u *unpacker) entry(h *tar.Header, data io.Reader) error {
 	name = u.names.inFolder(name)
 
 	if u.exact != nil {
-		u.exact.add(name)
+		u.exact.addName(name)
 	}
 
 	if h.Typeflag == tar.TypeDir {

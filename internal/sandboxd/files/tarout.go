@@ -105,7 +105,7 @@ func (s *Source) each(v visit) error {
 		return w.one(s.dir, s.file, s.file, 0)
 	}
 
-	w.visit = s.named(v)
+	w.visit = s.visitNames(v)
 	if err := w.tree(s.dir, "", 0); err != nil {
 		return err
 	}

@@ -40,7 +40,7 @@ type Table[R any] struct {
 	ends int
 
 	// in the order of their ends; may include deleted ones
-	kept []keptResult
+	results []keptResult
 }
 
 type keptResult struct {
@@ -77,7 +77,7 @@ func New[R any](size func(R) int) *Table[R] {
 func (t *Table[R]) Run(
 	ctx context.Context, id string, request any, wait time.Duration, do func(context.Context) (R, error),
 ) (result R, running bool, err error) {
-	c, err := t.begin(id, request, do)
+	c, err := t.startCall(id, request, do)
 	if err != nil {
 		return result, false, err
 	}
@@ -95,8 +95,8 @@ func (t *Table[R]) Run(
 	return result, true, nil
 }
 
-// begin returns the call of that id, or starts it.
-func (t *Table[R]) begin(id string, request any, do func(context.Context) (R, error)) (*call[R], error) {
+// startCall returns the call of that id, or starts it.
+func (t *Table[R]) startCall(id string, request any, do func(context.Context) (R, error)) (*call[R], error) {
 	if !wire.Name(id, maxID) {
 		return nil, fault.Field(
 			"id",
@@ -154,11 +154,11 @@ func (t *Table[R]) finish(id string, c *call[R]) {
 		t.bytes += c.bytes
 		t.ends++
 		c.end = t.ends
-		t.kept = append(t.kept, keptResult{id, t.ends})
+		t.results = append(t.results, keptResult{id, t.ends})
 	}
 
 	close(c.done)
-	t.drop()
+	t.dropOldest()
 }
 
 // ofCall reports whether a call failed because of its request or of the program in the sandbox.
@@ -171,16 +171,16 @@ func ofCall(err error) bool {
 	}
 }
 
-// drop drops the oldest results to make room; the newest stays. t.mu is held.
-func (t *Table[R]) drop() {
-	if len(t.kept) > 2*maxCalls {
-		t.kept = slices.DeleteFunc(t.kept, func(k keptResult) bool { return !t.keeps(k) })
+// dropOldest drops the oldest results to make room; the newest stays. t.mu is held.
+func (t *Table[R]) dropOldest() {
+	if len(t.results) > 2*maxCalls {
+		t.results = slices.DeleteFunc(t.results, func(k keptResult) bool { return !t.keeps(k) })
 	}
 
-	for t.bytes > maxBytes && len(t.kept) > 1 {
-		oldest := t.kept[0]
+	for t.bytes > maxBytes && len(t.results) > 1 {
+		oldest := t.results[0]
 
-		t.kept = t.kept[1:]
+		t.results = t.results[1:]
 		if t.keeps(oldest) {
 			t.dropResult(oldest.id)
 		}

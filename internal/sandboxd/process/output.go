@@ -12,9 +12,9 @@ const maxKeep = 1 << 20
 // output neither stops its process nor fills memory.
 type Output struct {
 	// bytes of each end; 0: maxKeep
-	keep int
-	mu   sync.Mutex
-	head []byte
+	maxKept int
+	mu      sync.Mutex
+	head    []byte
 
 	// a ring once it is full: the byte at offset o, o ≥ bound, is at (o-bound) % bound
 	tail   []byte
@@ -26,15 +26,15 @@ type Output struct {
 }
 
 // NewOutput returns an Output that keeps that many bytes of each end; 0: 1 MiB.
-func NewOutput(keep int) *Output { return &Output{keep: keep} }
+func NewOutput(keep int) *Output { return &Output{maxKept: keep} }
 
 // bound returns the size of each kept end.
 func (o *Output) bound() int {
-	if o.keep <= 0 || o.keep > maxKeep {
+	if o.maxKept <= 0 || o.maxKept > maxKeep {
 		return maxKeep
 	}
 
-	return o.keep
+	return o.maxKept
 }
 
 // Write implements io.Writer.

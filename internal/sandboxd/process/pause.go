@@ -100,9 +100,9 @@ func (w *pauser) check() {
 		return
 	}
 	// Look again after the stop, when it can no longer start a child.
-	if alone, asleep := w.look(); alone && asleep && unix.Kill(w.process.pid, unix.SIGSTOP) == nil {
+	if alone, asleep := w.readState(); alone && asleep && unix.Kill(w.process.pid, unix.SIGSTOP) == nil {
 		w.stopped = true
-		if alone, _ := w.look(); alone {
+		if alone, _ := w.readState(); alone {
 			w.reclaimLater()
 			return
 		}
@@ -136,8 +136,8 @@ func (w *pauser) stoppedSince(then time.Time) bool {
 	return w.stopped && w.since.Equal(then)
 }
 
-// look reports whether the process has no children or others in its session, and whether its first thread sleeps.
-func (w *pauser) look() (alone, asleep bool) {
+// readState reports whether the process has no children or others in its session, and whether its first thread sleeps.
+func (w *pauser) readState() (alone, asleep bool) {
 	all, err := procTable()
 	if err != nil || len(tree(all, w.process.pid, w.process.lives())) != 1 {
 		return false, false

@@ -140,10 +140,10 @@ func (a *runAs) start(req runas.Request, files []*os.File) (int, <-chan unix.Wai
 	return pid, exited, err
 }
 
-// end kills what a program that has ended left running, so that it cannot trace or stop the next one. In
+// endProgram kills what a program that has ended left running, so that it cannot trace or stop the next one. In
 // namespaces of its own this is every process once no program runs; elsewhere, or beside other programs, it
 // is the program's session and its descendants.
-func (a *runAs) end(pid int) {
+func (a *runAs) endProgram(pid int) {
 	a.table.starting.Lock()
 	defer a.table.starting.Unlock()
 
@@ -178,7 +178,7 @@ func (a *runAs) wait(conn *net.UnixConn, pid int, exited <-chan unix.WaitStatus)
 		status = <-exited
 	}
 
-	a.end(pid)
+	a.endProgram(pid)
 
 	if status.Signaled() {
 		return runas.Reply{ExitCode: 128 + int(status.Signal())}

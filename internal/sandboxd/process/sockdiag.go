@@ -64,7 +64,7 @@ func connected(client, server netip.AddrPort) (uint64, error) {
 	}
 	defer d.close()
 
-	answers, err := d.ask(q, 0)
+	answers, err := d.sendQuery(q, 0)
 	switch {
 	case errors.Is(err, unix.ENOENT):
 		return 0, nil
@@ -89,7 +89,7 @@ func listening(port uint16) (found []listener, err error) {
 		q := diagRequest{Family: family, Protocol: unix.IPPROTO_TCP, States: 1 << stateListen}
 		binary.BigEndian.PutUint16(q.ID.Ports[:], port)
 
-		answers, err := d.ask(q, unix.NLM_F_DUMP)
+		answers, err := d.sendQuery(q, unix.NLM_F_DUMP)
 		if err != nil {
 			return nil, err
 		}
@@ -127,8 +127,8 @@ func openDiagnosis() (*diagnosis, error) {
 
 func (d *diagnosis) close() { _ = unix.Close(d.fd) }
 
-// ask sends one query and reads the whole answer.
-func (d *diagnosis) ask(q diagRequest, flags uint16) ([]diagAnswer, error) {
+// sendQuery sends one query and reads the whole answer.
+func (d *diagnosis) sendQuery(q diagRequest, flags uint16) ([]diagAnswer, error) {
 	var msg bytes.Buffer
 
 	head := unix.NlMsghdr{Type: unix.SOCK_DIAG_BY_FAMILY, Flags: unix.NLM_F_REQUEST | flags}

@@ -48,13 +48,19 @@ func (t *Table) spawn(name string, spec wire.Process, tty *os.File) (*Process, e
 
 	p := &Process{name: name, user: spec.User, started: time.Now(), done: make(chan struct{})}
 
-	p.stdout.keep, p.stderr.keep = spec.KeepBytes, spec.KeepBytes
+	p.stdout.maxKept, p.stderr.maxKept = spec.KeepBytes, spec.KeepBytes
 	if after := time.Duration(spec.PauseAfterMillis) * time.Millisecond; after > 0 {
 		p.pauser = &pauser{process: p, after: after, reclaim: t.reclaim, reclaimAfter: reclaimAfter}
 	}
 
 	pid, exited, err := t.launcher.launch(prestart.Config{
-		Argv: spec.Argv, Env: environ(env), Path: path, Dir: t.workdir.Locate(spec.Dir), User: user, Terminal: tty != nil, NoExec: noExec,
+		Argv:     spec.Argv,
+		Env:      environ(env),
+		Path:     path,
+		Dir:      t.workdir.Locate(spec.Dir),
+		User:     user,
+		Terminal: tty != nil,
+		NoExec:   noExec,
 	}, files.child())
 	if err != nil {
 		files.closeParent()

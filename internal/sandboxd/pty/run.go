@@ -63,7 +63,10 @@ func (s *session) run(ctx context.Context, table *process.Table, command string,
 	}
 
 	if !s.wait(ctx, promptTime, func() bool { return s.idle }) {
-		return wire.PTYAnswer{Error: "a program is running in the shell: end it, or stop the shell", Ended: s.ended()}
+		return wire.PTYAnswer{
+			Error: "a program is running in the shell: end it, or stop the shell",
+			Ended: s.shellEnded(),
+		}
 	}
 
 	s.mu.Lock()
@@ -80,7 +83,7 @@ func (s *session) run(ctx context.Context, table *process.Table, command string,
 	ended := err == nil &&
 		s.wait(ctx, time.Until(deadline), func() bool { return s.prompts > prompts || s.unread > unread })
 	switch {
-	case s.ended():
+	case s.shellEnded():
 		answer.Ended, answer.ExitCode = true, s.process.Status().ExitCode
 		<-s.closed
 	case !ended:
@@ -96,7 +99,7 @@ func (s *session) run(ctx context.Context, table *process.Table, command string,
 		answer.ExitCode = s.count(&s.exitCode)
 	}
 
-	answer.Output = s.take()
+	answer.Output = s.takeOutput()
 
 	return answer
 }
@@ -108,8 +111,8 @@ func (s *session) count(n *int) int {
 	return *n
 }
 
-// take returns the output of the command.
-func (s *session) take() wire.Output {
+// takeOutput returns the output of the command.
+func (s *session) takeOutput() wire.Output {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 

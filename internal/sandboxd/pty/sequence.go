@@ -63,7 +63,7 @@ func (s *sequence) read(r rune) bool {
 			s.length = 0
 		}
 	case s.state == inEscape:
-		s.begin(r)
+		s.processEscaped(r)
 	case s.state == inControl:
 		return s.control(r)
 	default: // the end of inCharset and inStringEnd
@@ -83,8 +83,8 @@ func (s *sequence) string(r rune) {
 	}
 }
 
-// begin processes the character after an escape.
-func (s *sequence) begin(r rune) {
+// processEscaped processes the character after an escape.
+func (s *sequence) processEscaped(r rune) {
 	switch r {
 	case '[':
 		s.state = inControl

@@ -261,7 +261,7 @@ func (s *session) mark(kind byte, value string) {
 			s.output = s.current
 		}
 	case markDone:
-		s.end(value)
+		s.endCommand(value)
 		s.prompt = ""
 	case markReady:
 		exitCode, prompt, _ := strings.Cut(value, ";")
@@ -270,7 +270,7 @@ func (s *session) mark(kind byte, value string) {
 			return
 		}
 
-		s.end(exitCode)
+		s.endCommand(exitCode)
 		s.prompts++
 		s.prompt, s.idle = prompt, true
 	case markUnread:
@@ -278,9 +278,9 @@ func (s *session) mark(kind byte, value string) {
 	}
 }
 
-// end processes the end of a command. Each end has two marks, and a command may have removed the exit code
+// endCommand processes the end of a command. Each end has two marks, and a command may have removed the exit code
 // from one of them.
-func (s *session) end(exitCode string) {
+func (s *session) endCommand(exitCode string) {
 	if n, err := strconv.Atoi(exitCode); err == nil {
 		s.exitCode = n
 	}
@@ -296,5 +296,5 @@ func (s *session) write(text string, atMost time.Duration) error {
 	return err
 }
 
-// ended reports whether the shell has ended.
-func (s *session) ended() bool { return !s.process.Running() }
+// shellEnded reports whether the shell has ended.
+func (s *session) shellEnded() bool { return !s.process.Running() }

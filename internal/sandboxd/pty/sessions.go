@@ -135,7 +135,7 @@ func (t *Sessions) open(name string, c wire.PTYCall) (*session, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 
-	if s := t.byName[name]; s != nil && !s.ended() {
+	if s := t.byName[name]; s != nil && !s.shellEnded() {
 		return s, nil
 	}
 
@@ -197,7 +197,7 @@ func (s *session) keys(ctx context.Context, c wire.PTYCall) wire.PTYAnswer {
 	s.mu.Unlock()
 
 	if err := s.write(text, writeTime); err != nil {
-		return wire.PTYAnswer{Error: "the program in the shell does not read its input", Ended: s.ended()}
+		return wire.PTYAnswer{Error: "the program in the shell does not read its input", Ended: s.shellEnded()}
 	}
 
 	never := func() bool { return false }
@@ -207,10 +207,11 @@ func (s *session) keys(ctx context.Context, c wire.PTYCall) wire.PTYAnswer {
 
 	var answer wire.PTYAnswer
 	if c.Block {
-		answer.TimedOut = !s.wait(ctx, limit(c.TimeoutMillis), func() bool { return s.prompts > prompts }) && !s.ended()
+		answer.TimedOut = !s.wait(ctx, limit(c.TimeoutMillis), func() bool { return s.prompts > prompts }) &&
+			!s.shellEnded()
 	}
 
-	answer.Ended = s.ended()
+	answer.Ended = s.shellEnded()
 
 	return answer
 }
@@ -220,7 +221,7 @@ func (s *session) capture(entire bool) wire.PTYAnswer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
-	a := wire.PTYAnswer{Cols: s.cols, Rows: s.rows, Ended: s.ended()}
+	a := wire.PTYAnswer{Cols: s.cols, Rows: s.rows, Ended: s.shellEnded()}
 	if entire {
 		head, tail, omitted := s.all.Ends()
 		a.Output = wire.Output{Head: head, Tail: tail, Omitted: omitted}
@@ -245,5 +246,5 @@ func (s *session) stream(c wire.PTYCall) wire.PTYAnswer {
 
 	text, offset := s.recording.next(size(c.MaxBytes, 50_000, 1, 200_000), c.Reset)
 
-	return wire.PTYAnswer{Text: text, Offset: offset, Ended: s.ended()}
+	return wire.PTYAnswer{Text: text, Offset: offset, Ended: s.shellEnded()}
 }

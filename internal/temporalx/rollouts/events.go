@@ -36,7 +36,7 @@ const (
 func (c *Client) Events(ctx context.Context, id string, after int64, emit func([]rollout.Event) error) error {
 	f := follower{client: c, id: id, after: after, emit: emit}
 	for {
-		state, err := f.look(ctx)
+		state, err := f.readState(ctx)
 		if err != nil && (f.state.ID == "" || fault.Is(err, fault.NotFound)) {
 			return err
 		}
@@ -79,9 +79,9 @@ type follower struct {
 	sentPhase rollout.PhaseEvent
 }
 
-// look reads the state of the rollout. It reads the length of the history first, so that a change in
+// readState reads the state of the rollout. It reads the length of the history first, so that a change in
 // between ends the next wait.
-func (f *follower) look(ctx context.Context) (rollout.State, error) {
+func (f *follower) readState(ctx context.Context) (rollout.State, error) {
 	d, err := f.client.temporal.DescribeWorkflowExecution(ctx, rollout.WorkflowID(f.id), "")
 	if err == nil {
 		f.length = d.GetWorkflowExecutionInfo().GetHistoryLength()
@@ -166,8 +166,8 @@ func (f *follower) live(ctx context.Context, n int) error {
 	return err
 }
 
-// present emits the phase of an attempt whose host does not answer, and why it waits. The events have no id, since the host
-// assigns the ids of the attempt.
+// present emits the phase of an attempt whose host does not answer, and why it waits. The events have no id, since the
+// host assigns the ids of the attempt.
 func (f *follower) present(n int) error {
 	if err := f.waits(n); err != nil {
 		return err

@@ -51,7 +51,7 @@ func (c *Client) Wait(ctx context.Context, id string) (rollout.Result, error) {
 			return c.result(ctx, id)
 		}
 
-		status, err := c.look(ctx, id)
+		status, err := c.readStatus(ctx, id)
 
 		var notFound *serviceerror.NotFound
 		switch {
@@ -71,9 +71,9 @@ func (c *Client) Wait(ctx context.Context, id string) (rollout.Result, error) {
 	}
 }
 
-// look returns the status of the workflow. It waits for a Temporal that is busy or restarts, since rollouts
+// readStatus returns the status of the workflow. It waits for a Temporal that is busy or restarts, since rollouts
 // continue afterwards.
-func (c *Client) look(ctx context.Context, id string) (enumspb.WorkflowExecutionStatus, error) {
+func (c *Client) readStatus(ctx context.Context, id string) (enumspb.WorkflowExecutionStatus, error) {
 	for begun := time.Now(); ; _ = clock.Sleep(ctx, time.Second) {
 		status, err := shared(
 			ctx,

@@ -61,8 +61,8 @@ func (s *mcpServer) open(ctx context.Context) (*mcp.ClientSession, error) {
 	return session, nil
 }
 
-// drop ends a session that failed, if it is still the current one.
-func (s *mcpServer) drop(broken *mcp.ClientSession) {
+// dropSession ends a session that failed, if it is still the current one.
+func (s *mcpServer) dropSession(broken *mcp.ClientSession) {
 	s.mu.Lock()
 
 	current := s.session == broken
@@ -100,7 +100,7 @@ func (s *mcpServer) list(ctx context.Context) ([]tool.Definition, error) {
 
 	for t, err := range session.Tools(ctx, nil) {
 		if err != nil {
-			s.drop(session)
+			s.dropSession(session)
 			return nil, fault.Wrap(fault.Unavailable, err, "tools/list")
 		}
 
@@ -146,7 +146,7 @@ func (s *mcpServer) call(ctx context.Context, r request) (tool.Result, error) {
 		return tool.Result{}, fault.Wrap(fault.Unavailable, err, "tools/call")
 	}
 
-	s.drop(session)
+	s.dropSession(session)
 
 	if errors.As(err, &large) {
 		return tooLarge(large), nil

@@ -75,11 +75,11 @@ func (t command) Call(ctx context.Context, env tool.Env, c tool.Call) (tool.Resu
 		return tool.Failed(message), err
 	}
 
-	return ended(r, atMost), nil
+	return commandResult(r, atMost), nil
 }
 
-// ended returns the result of a finished command.
-func ended(r wire.ExecResult, atMost time.Duration) tool.Result {
+// commandResult returns the result of a finished command.
+func commandResult(r wire.ExecResult, atMost time.Duration) tool.Result {
 	f := facts{ExitCode: r.ExitCode, Sandboxed: true, NetworkIsolated: true}
 
 	result := tool.Result{Content: both(r.Stdout, r.Stderr)}

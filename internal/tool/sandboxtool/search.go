@@ -63,11 +63,11 @@ func (searcher) Call(ctx context.Context, env tool.Env, c tool.Call) (tool.Resul
 		return tool.Failed(message), err
 	}
 
-	return found(r), nil
+	return searchResult(r), nil
 }
 
-// found returns the result of ripgrep: exit code 0 is a match, 1 none, 2 an error, possibly with matches.
-func found(r wire.ExecResult) tool.Result {
+// searchResult returns the result of ripgrep: exit code 0 is a match, 1 none, 2 an error, possibly with matches.
+func searchResult(r wire.ExecResult) tool.Result {
 	content := shown(r.Stdout)
 	switch {
 	case r.TimedOut:

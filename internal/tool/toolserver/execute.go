@@ -183,8 +183,8 @@ func (o *order) add(id string) {
 	o.ids = append(o.ids, id)
 }
 
-// take removes the oldest tenth.
-func (o *order) take() []string {
+// removeOldest removes the oldest tenth.
+func (o *order) removeOldest() []string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 
@@ -197,7 +197,7 @@ func (o *order) take() []string {
 
 // forget drops the oldest results; false: there are none.
 func (s *Server) forget(ctx context.Context) bool {
-	ids := s.order.take()
+	ids := s.order.removeOldest()
 	for _, id := range ids {
 		if err := s.results.Delete(ctx, id); err != nil {
 			return false

@@ -41,7 +41,7 @@ func (w *NPZWriter) Close() error {
 func AddArray[T NPZElement](w *NPZWriter, name string, values []T) error {
 	var zero T
 
-	return add(w, name, dtype(zero), values, func(buf []byte, chunk []T) ([]byte, error) {
+	return addArray(w, name, dtype(zero), values, func(buf []byte, chunk []T) ([]byte, error) {
 		return binary.Append(buf, binary.LittleEndian, chunk)
 	})
 }
@@ -55,7 +55,7 @@ func AddStrings(w *NPZWriter, name string, values []string) error {
 		width = max(width, utf8.RuneCountInString(v))
 	}
 
-	return add(w, name, fmt.Sprintf("<U%d", width), values, func(buf []byte, chunk []string) ([]byte, error) {
+	return addArray(w, name, fmt.Sprintf("<U%d", width), values, func(buf []byte, chunk []string) ([]byte, error) {
 		for _, v := range chunk {
 			end := len(buf) + 4*width
 			for _, r := range v {
@@ -72,7 +72,7 @@ func AddStrings(w *NPZWriter, name string, values []string) error {
 // chunkSize is the number of values that are encoded at a time.
 const chunkSize = 16 << 10
 
-func add[T any](w *NPZWriter, name, dtype string, values []T, encode func([]byte, []T) ([]byte, error)) error {
+func addArray[T any](w *NPZWriter, name, dtype string, values []T, encode func([]byte, []T) ([]byte, error)) error {
 	entry, err := w.zip.CreateHeader(&zip.FileHeader{Name: name + ".npy", Method: zip.Store})
 	if err != nil {
 		return fmt.Errorf("begin array %s: %w", name, err)

@@ -54,7 +54,7 @@ func ReadArrays(lines io.Reader, most int64) (*Turns, error) {
 	t := &Turns{}
 
 	err := turns.Each(lines, turns.Unbounded, func(turn *rollout.Turn) error {
-		t.add(turn)
+		t.addTurn(turn)
 
 		if t.listBytes() > most {
 			return fault.New(
@@ -73,7 +73,7 @@ func ReadArrays(lines io.Reader, most int64) (*Turns, error) {
 	return t, nil
 }
 
-func (t *Turns) add(r *rollout.Turn) {
+func (t *Turns) addTurn(r *rollout.Turn) {
 	t.addNumbers(r)
 	t.callID, t.api = append(t.callID, r.CallID), append(t.api, r.API)
 	t.kind, t.lineage, t.branch = append(t.kind, string(r.Kind)), append(t.lineage, r.Lineage), append(

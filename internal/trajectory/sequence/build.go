@@ -96,7 +96,7 @@ func Build(turns []rollout.Turn, choice Choice) (Trajectory, error) {
 // fault.Invalid, because its log probabilities cannot be matched to its tokens.
 func (b *Builder) Add(t *rollout.Turn) error {
 	b.done.Turns++
-	b.experts.add(t)
+	b.experts.addTurn(t)
 
 	if why := b.skip(t); why != "" {
 		b.done.Skipped[why]++
@@ -117,7 +117,7 @@ func (b *Builder) Add(t *rollout.Turn) error {
 	s := b.sequenceFor(t)
 	before := len(s.TokenIDs)
 	s.append(t, train)
-	b.experts.put(s, t)
+	b.experts.setRows(s, t)
 	b.tokens += len(s.TokenIDs) - before
 
 	return nil
@@ -157,7 +157,7 @@ func (b *Builder) skip(t *rollout.Turn) Skip {
 // sequenceFor finds the sequence that the turn continues, or begins one. A summary is a conversation of one call.
 func (b *Builder) sequenceFor(t *rollout.Turn) *Sequence {
 	if t.Kind == rollout.KindSummary {
-		return b.begin(t)
+		return b.addSequence(t)
 	}
 
 	if i, ok := b.open[t.Lineage]; ok {
@@ -176,11 +176,11 @@ func (b *Builder) sequenceFor(t *rollout.Turn) *Sequence {
 
 	b.open[t.Lineage] = len(b.done.Sequences)
 
-	return b.begin(t)
+	return b.addSequence(t)
 }
 
-// begin adds a sequence, which begins with the turn.
-func (b *Builder) begin(t *rollout.Turn) *Sequence {
+// addSequence adds a sequence, which begins with the turn.
+func (b *Builder) addSequence(t *rollout.Turn) *Sequence {
 	b.done.Sequences = append(b.done.Sequences, Sequence{Lineage: t.Lineage, Branch: t.Branch, End: EndOfTrace})
 
 	return &b.done.Sequences[len(b.done.Sequences)-1]

@@ -7,8 +7,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// RoutedExperts says where the routed experts of a sequence are: a row for each of its first Rows tokens. The last token
-// of the sequence has none, since the engine has not processed it.
+// RoutedExperts says where the routed experts of a sequence are: a row for each of its first Rows tokens. The last
+// token of the sequence has none, since the engine has not processed it.
 type RoutedExperts struct {
 	Rows int `json:"rows"`
 
@@ -47,8 +47,8 @@ type expertBook struct {
 	missing map[int]string
 }
 
-// add adds a turn.
-func (b *expertBook) add(t *rollout.Turn) {
+// addTurn adds a turn.
+func (b *expertBook) addTurn(t *rollout.Turn) {
 	x := t.RoutedExperts
 	if x == nil {
 		return
@@ -96,9 +96,9 @@ func countRows(parts []ExpertPart) (n int) {
 	return n
 }
 
-// put gives a sequence the rows of the turn that was added to it last. Without any it keeps those of the turns before,
-// which are its first.
-func (b *expertBook) put(s *Sequence, t *rollout.Turn) {
+// setRows gives a sequence the rows of the turn that was added to it last. Without any it keeps those of the turns
+// before, which are its first.
+func (b *expertBook) setRows(s *Sequence, t *rollout.Turn) {
 	if t.RoutedExperts == nil && s.RoutedExperts == nil {
 		return
 	}

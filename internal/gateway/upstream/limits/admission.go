@@ -195,13 +195,13 @@ func (a *Admission) giveUp(route string, p *pass) {
 		return
 	}
 
-	p.end(nil)
+	p.cancel(nil)
 	a.queued.Dec()
 }
 
 // Leave ends a request that was admitted.
 func (a *Admission) Leave(p *pass) {
-	p.end(nil)
+	p.cancel(nil)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 

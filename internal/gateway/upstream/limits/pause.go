@@ -89,7 +89,7 @@ func (a *Admission) clear() {
 	defer a.mu.Unlock()
 
 	for p := range a.running {
-		p.end(ErrCleared)
+		p.cancel(ErrCleared)
 	}
 }
 

@@ -12,8 +12,8 @@ type pass struct {
 	ready chan struct{}
 
 	// of the request; also ends when the upstream is cleared
-	Ctx context.Context
-	end context.CancelCauseFunc
+	Ctx    context.Context
+	cancel context.CancelCauseFunc
 
 	// time of the admission
 	began time.Time
@@ -21,14 +21,14 @@ type pass struct {
 
 func newPass(ctx context.Context) *pass {
 	p := &pass{}
-	p.Ctx, p.end = context.WithCancelCause(ctx)
+	p.Ctx, p.cancel = context.WithCancelCause(ctx)
 
 	return p
 }
 
 // EndAfter ends the request's context after d with a deadline error, unless stop is called before.
 func (p *pass) EndAfter(d time.Duration) (stop func() bool) {
-	return time.AfterFunc(d, func() { p.end(context.DeadlineExceeded) }).Stop
+	return time.AfterFunc(d, func() { p.cancel(context.DeadlineExceeded) }).Stop
 }
 
 // queue holds the waiting requests. Routes take turns; within a route the order is first in, first out. So
