@@ -112,7 +112,15 @@ func (d *Daemon) runWorkersOf(
 	backends map[string]activities.Backend,
 	agents *agent.Registry,
 	tools *tool.Registry,
-) (tier.Running, error) {
+) (running tier.Running, err error) {
+	var services []tier.Running
+
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, stopServices(ctx, services))
+		}
+	}()
+
 	runWarm := d.addWarmPools(backends, agents)
 	open := toolservice.NewTable(d.cfg.EpisodesDir())
 
@@ -140,57 +148,65 @@ func (d *Daemon) runWorkersOf(
 		return tier.Running{}, err
 	}
 
+	services = append(services, api)
+
 	if err := checkGatewayKey(ctx, d.cfg.GatewayURL(), d.key, d.log); err != nil {
-		return tier.Running{}, errors.Join(err, api.Stop(ctx))
+		return tier.Running{}, err
 	}
 
 	failed := make(chan error, 1)
 
 	workers, err := d.createWorkers(acts, backends, failed)
 	if err != nil {
-		return tier.Running{}, errors.Join(err, api.Stop(ctx))
+		return tier.Running{}, err
 	}
 
 	workers = append(workers, d.hostWorker(acts, backends, failed), d.deliveryWorker(acts, failed))
 
 	service, toolsURL, err := calls.Start(d.cfg.Worker, open, url)
 	if err != nil {
-		return tier.Running{}, errors.Join(err, api.Stop(ctx))
+		return tier.Running{}, err
 	}
+
+	services = append(services, service)
 
 	self.Record.URL, self.Record.ToolsURL = url, toolsURL
 	if err := self.Announce(ctx); err != nil {
-		return tier.Running{}, errors.Join(err, api.Stop(ctx), service.Stop(ctx))
+		return tier.Running{}, err
 	}
 
 	d.takeOver(ctx)
 
 	if err := startWorkers(workers...); err != nil {
-		return tier.Running{}, errors.Join(err, api.Stop(ctx), service.Stop(ctx))
+		return tier.Running{}, err
 	}
 
-	alive, suspended := tier.Background(self.Run), tier.Background(d.suspended.Run)
-	janitor, tend := tier.Background(d.janitor(routes)), tier.Background(d.sinks.Maintain)
-	collect := tier.Background(d.collect)
-	warm := runWarm()
+	services = append(services, tier.Background(d.janitor(routes)), tier.Background(d.sinks.Maintain),
+		tier.Background(d.collect), tier.Background(self.Run))
+	suspended, warm := tier.Background(d.suspended.Run), runWarm()
 
 	return tier.Running{
 		Done: tier.Either(failed, tier.Either(api.Done, service.Done)),
 		Stop: func(ctx context.Context) error {
 			// no activity takes a warm sandbox any more
 			return errors.Join(
-				api.Stop(ctx),
-				service.Stop(ctx),
-				janitor.Stop(ctx),
-				tend.Stop(ctx),
-				collect.Stop(ctx),
-				alive.Stop(ctx),
+				stopServices(ctx, services),
 				stopWorkers(workers...),
 				suspended.Stop(ctx),
 				warm.Stop(ctx),
 			)
 		},
 	}, nil
+}
+
+// stopServices stops all of them, in the order of their start.
+func stopServices(ctx context.Context, services []tier.Running) error {
+	var err error
+	for _, s := range services {
+		err = errors.Join(err, s.Stop(ctx))
+	}
+
+	return err
 }
 
 // takeOver reclaims the activities of a worker that was killed. Its failure is not fatal: their heartbeat

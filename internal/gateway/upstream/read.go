@@ -45,12 +45,8 @@ func (u *Client) read(ctx context.Context, res *http.Response, t *target, a *dia
 	}()
 
 	t.live.reset()
-	// A prompt's ids take about 1.5 times the bytes of the prompt. The bound guards against huge requests of an agent.
-	if expected := min(
-		min(max(t.expected+minRoom, leastExpected), mostExpected)+len(a.Body)/2*3,
-		maxExpected,
-	); a.NeedsIDs &&
-		t.holds(out, s, expected, 0) {
+
+	if expected := t.expectedBytes(a); a.NeedsIDs && t.holds(out, s, expected, 0) {
 		s.Expect(expected)
 	}
 
@@ -95,17 +91,8 @@ func (u *Client) read(ctx context.Context, res *http.Response, t *target, a *dia
 		}
 
 		if broken != nil || err != nil {
-			out.Raw = s.Raw()
 			s.Error = cleanError(s.Error, t.key)
-
-			out.Problem = judge(s, broken, err, t.guarded).under(res)
-			if out.Problem == nil && s.Empty(a.CountsTokens()) {
-				out.Problem = noReply(s.FinishReason)
-			}
-
-			if out.Problem == nil {
-				out.Replay, out.Raw = s.CutReplay(out.Raw)
-			}
+			out.finish(s, a, judge(s, broken, err, t.guarded).under(res))
 
 			kept = true
 			// less than before
@@ -117,6 +104,27 @@ func (u *Client) read(ctx context.Context, res *http.Response, t *target, a *dia
 		if !s.Done() && t.live == nil {
 			coalesceReads(ctx, out.FirstByte, reads, n)
 		}
+	}
+}
+
+// expectedBytes estimates the bytes of a reply with token ids. A prompt's ids take about 1.5 times the bytes of the
+// prompt. The bound guards against huge requests of an agent.
+func (t *target) expectedBytes(a *dialect.Request) int {
+	usual := min(max(t.expected+minRoom, leastExpected), mostExpected)
+
+	return min(usual+len(a.Body)/2*3, maxExpected)
+}
+
+// finish records the bytes of a reply that has ended, and its problem; a reply without content has one, too.
+func (r *Result) finish(s *reply.Stream, a *dialect.Request, problem *Problem) {
+	r.Raw, r.Problem = s.Raw(), problem
+
+	if r.Problem == nil && s.Empty(a.CountsTokens()) {
+		r.Problem = noReply(s.FinishReason)
+	}
+
+	if r.Problem == nil {
+		r.Replay, r.Raw = s.CutReplay(r.Raw)
 	}
 }
 
