@@ -14,8 +14,8 @@ if [ "${1:-}" = --test ]; then
   want gcc gcc # the race detector
   want git git # cloned in a sandbox
   want chromium chromium # the web page's tests
-  # The tests of containers start a daemon of their own, as root.
-  [ "$(id -u)" -ne 0 ] || want dockerd docker.io
+  # As root, the tests of containers start a daemon of their own, and the wheel is installed in a new Debian.
+  [ "$(id -u)" -ne 0 ] || { want dockerd docker.io; want debootstrap debootstrap; }
   [ -e /usr/include/stdlib.h ] || need+=(libc6-dev)
   { python3 -c 'import ensurepip, venv' && /usr/bin/python3 -c 'import ensurepip, venv'; } 2>/dev/null || need+=(python3-venv)
 fi

@@ -12,7 +12,7 @@ suite() { # NAME
 		ROLLOUTD_TEST_TRL=1 go test -count=1 -timeout 30m ./internal/testkit/pyclient -run TestPackageForPythonTrains -v
 		cd $dev && ROLLOUTD_TEST_TRL=1 go test -count=1 -timeout 30m ./e2e -run TestPackageForPythonTrains -v
 		;;
-	learn) # A policy learns for 40 steps: the short form of docs/learning.md, ten minutes. Fetches 3 GB once.
+	learn) # A policy learns for 40 steps: the short form of docs/learning.md. Fetches 3 GB once.
 		make test-deps
 		cd $dev && ROLLOUTD_TEST_LEARN=1 go test -count=1 -timeout 60m ./e2e -run TestPolicyLearns -v
 		;;
@@ -40,9 +40,13 @@ suite() { # NAME
 		deploy/roots.sh bin/roots
 		cd $dev && SANDBOX_TEST_ROOTS=$root/bin/roots go test -count=1 -timeout 30m ./e2e -run TestRolloutOnOtherSystems -v
 		;;
-	release) # The wheel of `make release` in a clean Debian, and the same bytes of a second build. As root; takes half an hour.
+	wheel) # The wheel of `make release` in a clean Debian: the demo with both agents. As root; fetches 100 MB once.
+		make test-deps
+		make release ARCHS="$(go env GOARCH)"
+		deploy/cleanroot.sh dist/rolloutd-*.whl
+		;;
+	release) # The same bytes of a second `make release`. Takes half an hour.
 		make release
-		deploy/cleanroot.sh dist/rolloutd-*_x86_64.whl
 		same
 		;;
 	upgrade) # This build replaces the last release, or the commit RELEASE, amid model calls. Builds the release once.
