@@ -15,6 +15,11 @@ SBOM := $(TOOLS)/cyclonedx-gomod-v1.10.0
 HATCHLING := $(TOOLS)/hatchling-1.33.0/bin/hatchling
 TORCH := $(TOOLS)/torch
 
+# Static binaries, as those of a release. Whatever a target compiles is found in the build cache by the others; only the race
+# detector needs C.
+export CGO_ENABLED := 0
+export GOFLAGS := $(filter-out -trimpath,$(shell go env GOFLAGS)) -trimpath
+
 # The platforms of `make release`.
 ARCHS := amd64 arm64
 
@@ -27,7 +32,7 @@ demo: deps build
 # sandboxd is copied after linking. The kernel maps a file that the linker wrote page by page, and a file written by
 # write(2) in larger pieces, which starts 0.7 ms sooner. sandboxd starts for every sandbox and every process in it.
 build:
-	CGO_ENABLED=0 go build -ldflags '-s -w' -o $(BIN)/sandboxd.linked ./cmd/sandboxd
+	go build -ldflags '-s -w' -o $(BIN)/sandboxd.linked ./cmd/sandboxd
 	install $(BIN)/sandboxd.linked $(BIN)/sandboxd
 	rm $(BIN)/sandboxd.linked
 	go build -ldflags '$(LDFLAGS)' -o $(BIN)/rolloutd ./cmd/rolloutd
@@ -52,7 +57,7 @@ test: test-deps lint $(SUM)
 
 # Never from the cache: Go does not know that a test builds and runs this project's programs. Without vet, which lint runs.
 test-root: $(SUM)
-	nice -n 5 $(SUM) --format standard-quiet -- -count=1 -race -vet=off -p 4 -timeout 30m ./...
+	CGO_ENABLED=1 nice -n 5 $(SUM) --format standard-quiet -- -count=1 -race -vet=off -p 4 -timeout 30m ./...
 
 # The tests that measure the memory of requests and replies, and those of the page in a browser, are built without the race
 # detector, under which decoding megabytes takes ten times as long, and the page four times; other tests run the same code
@@ -87,9 +92,7 @@ generate:
 redteam:
 	deploy/suite.sh redteam-grading redteam-sandbox redteam-server redteam-fuzz
 
-# All roles as one image, for docker-compose.yml, Kubernetes and OpenEnv's tools. Its binaries are static, since the image may
-# have another C library than this machine.
-image: export CGO_ENABLED := 0
+# All roles as one image, for docker-compose.yml, Kubernetes and OpenEnv's tools.
 image: build
 	mkdir -p deploy/openenv/bin
 	cp $(BIN)/rolloutd $(BIN)/rolloutd-dev $(BIN)/sandboxd deploy/openenv/bin/
@@ -117,7 +120,7 @@ $(VULN):
 
 # Its own checksum is in what it writes, so it is built the same in any folder too.
 $(SBOM):
-	CGO_ENABLED=0 GOBIN=$(TOOLS) go install -trimpath github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.10.0
+	GOBIN=$(TOOLS) go install github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.10.0
 	mv $(TOOLS)/cyclonedx-gomod $@
 
 $(HATCHLING):

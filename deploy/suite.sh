@@ -5,6 +5,11 @@ cd "$(dirname "$0")/.."
 root=$PWD
 dev=cmd/rolloutd-dev
 
+# As in the Makefile, so that both share what is compiled. The race detector needs C.
+export CGO_ENABLED=0
+GOFLAGS="$(go env GOFLAGS) -trimpath"
+export GOFLAGS
+
 suite() { # NAME
 	case $1 in
 	trl) # Training steps of TRL's GRPOTrainer on the CPU, on a tiny model. Fetches 3 GB once.
@@ -32,7 +37,7 @@ suite() { # NAME
 		;;
 	stores) # Buckets of every kind; `make test` tests S3 alone. The servers for GCS and Azure are built once.
 		make test-deps
-		ROLLOUTD_TEST_STORES=1 go test -count=1 -race -timeout 30m ./internal/store/... -v
+		CGO_ENABLED=1 ROLLOUTD_TEST_STORES=1 go test -count=1 -race -timeout 30m ./internal/store/... -v
 		cd $dev && ROLLOUTD_TEST_STORES=1 go test -count=1 -timeout 30m ./e2e -run TestRolloutOnOtherStores -v
 		;;
 	systems) # OpenCode in images of Debian and of musl, made of Debian's packages. As root; fetches 100 MB once.
@@ -57,7 +62,7 @@ suite() { # NAME
 	crash) # What docs/reliability.md promises of kills, pauses, full disks and lost networks. As root.
 		make test-deps
 		export ROLLOUTD_REDTEAM=1
-		crash . -race
+		CGO_ENABLED=1 crash . -race
 		cd $dev && crash . -parallel=2
 		;;
 	patience) # The real clients wait for rollouts of ten minutes.
@@ -134,7 +139,7 @@ release() { # COMMIT
 		copy=$(mktemp -d)
 		trap 'rm -rf "$copy"' RETURN
 		git archive "$1" | tar -x -C "$copy"
-		(cd "$copy" && CGO_ENABLED=0 go build -o "$to/sandboxd" ./cmd/sandboxd)
+		(cd "$copy" && go build -o "$to/sandboxd" ./cmd/sandboxd)
 		(cd "$copy/cmd/rolloutd-dev" && go build -o "$to/rolloutd-dev" .)
 	fi
 	echo "$to"
@@ -143,7 +148,7 @@ release() { # COMMIT
 # nomad builds Nomad, which is under the Business Source License; our programs contain no part of it.
 nomad() {
 	local binary=$root/bin/tools/nomad-v1.10.5
-	[ -x "$binary" ] || (cd "$root/internal/pool/nomad/agent" && go build -ldflags '-s -w' -o "$binary" github.com/hashicorp/nomad)
+	[ -x "$binary" ] || (cd "$root/internal/pool/nomad/agent" && CGO_ENABLED=1 go build -ldflags '-s -w' -o "$binary" github.com/hashicorp/nomad)
 	echo "$binary"
 }
 

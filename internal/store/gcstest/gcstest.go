@@ -8,7 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -46,10 +46,12 @@ func (s *Server) Env() []string { return []string{"STORAGE_EMULATOR_HOST=" + s.A
 func install(t testing.TB) string {
 	t.Helper()
 
-	_, here, _, ok := runtime.Caller(0)
-	require.True(t, ok)
+	const this = "github.com/rolloutd/rolloutd/internal/store/gcstest"
 
-	source := filepath.Join(filepath.Dir(here), "server")
+	here, err := exec.CommandContext(t.Context(), "go", "list", "-f", "{{.Dir}}", this).Output()
+	require.NoError(t, err)
+
+	source := filepath.Join(strings.TrimSpace(string(here)), "server")
 	sum := sha256.New()
 
 	for _, name := range []string{"main.go", "go.mod", "go.sum"} {
