@@ -120,8 +120,9 @@ class RolloutFunc:
     """A `rollout_func` of GRPOTrainer: runs each prompt of a batch as a rollout, consecutive equal prompts as one group.
 
     `task` has the arguments that all rollouts share, or is a callable that makes them from the prompt. A row whose rollout has no reward gets the
-    reward None, which TRL leaves out of the group's mean, and a mask of zeros; so does a row without a prompt, or that rolloutd refuses. `current_version` is the trainer's version for `staleness`. A group that
-    has not ended after `timeout_s` is aborted; its rollouts that have ended count. An exception, or Ctrl-C, aborts all groups of the batch.
+    reward None, which TRL leaves out of the group's mean, and a mask of zeros; so does a row without a prompt, or that rolloutd refuses.
+    `current_version` is the trainer's version for `staleness`. A group that has not ended after `timeout_s` is aborted; its rollouts that have ended
+    count. An exception, or Ctrl-C, aborts all groups of the batch.
     """
 
     client: Client
