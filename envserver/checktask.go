@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 
-	"github.com/rolloutd/rolloutd/envserver/internal/exports"
+	"github.com/rolloutd/rolloutd/envserver/internal/exportmemory"
 	"github.com/rolloutd/rolloutd/envserver/internal/tools"
 	"github.com/rolloutd/rolloutd/internal/catalog"
 	"github.com/rolloutd/rolloutd/internal/fault"
@@ -37,7 +37,7 @@ func NewTaskCheck(agents, backends []string) (TaskCheck, error) {
 		return TaskCheck{}, err
 	}
 
-	table, err := o.table(exports.New(o.ExportMemory))
+	table, err := o.table(exportmemory.New(o.ExportMemory))
 
 	return TaskCheck{table}, err
 }

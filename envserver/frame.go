@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 
-	"github.com/rolloutd/rolloutd/envserver/internal/issue"
 	"github.com/rolloutd/rolloutd/envserver/internal/jsonvalue"
 	"github.com/rolloutd/rolloutd/envserver/internal/reply"
 	"github.com/rolloutd/rolloutd/envserver/internal/session"
+	"github.com/rolloutd/rolloutd/envserver/internal/validation"
 	"github.com/rolloutd/rolloutd/internal/text"
 )
 
@@ -45,7 +45,7 @@ func errorFrame(code, message string, extra map[string]any) reply.Frame {
 	return reply.Frame{Type: "error", Data: data}
 }
 
-func invalidFrame(found issue.List) reply.Frame {
+func invalidFrame(found validation.List) reply.Frame {
 	return errorFrame(codeValidation, "Invalid message", map[string]any{"errors": found})
 }
 

@@ -7,11 +7,11 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/rolloutd/rolloutd/envserver/internal/env"
-	"github.com/rolloutd/rolloutd/envserver/internal/issue"
 	"github.com/rolloutd/rolloutd/envserver/internal/jsonrpc"
 	"github.com/rolloutd/rolloutd/envserver/internal/jsonvalue"
 	"github.com/rolloutd/rolloutd/envserver/internal/reply"
 	"github.com/rolloutd/rolloutd/envserver/internal/session"
+	"github.com/rolloutd/rolloutd/envserver/internal/validation"
 )
 
 // stateFrame is the latest state request of a connection, as sent, and its answer. Clients poll.
@@ -65,11 +65,11 @@ func (s *Server) message(ctx context.Context, sess *session.Session, raw []byte)
 
 	obj, ok := v.(map[string]any)
 	if !ok {
-		found := issue.List{{
+		found := validation.List{{
 			Type:  "dict_type",
 			Loc:   []any{},
 			Msg:   "Input should be a valid dictionary",
-			Input: issue.Excerpt(v),
+			Input: validation.Excerpt(v),
 		}}
 
 		return invalidFrame(found)
@@ -104,7 +104,7 @@ func spanned(span trace.Span, reply any) any {
 }
 
 func (s *Server) dispatch(sess *session.Session, kind string, obj map[string]any) any {
-	c := issue.Check(obj)
+	c := validation.Check(obj)
 	c.Literal("type", kind, true)
 
 	switch kind {
@@ -153,7 +153,7 @@ func kindName(obj map[string]any) string {
 }
 
 // wsReset accepts nearly any parameters: over a WebSocket the reference bounds none of them.
-func (s *Server) wsReset(sess *session.Session, data map[string]any, found issue.List) any {
+func (s *Server) wsReset(sess *session.Session, data map[string]any, found validation.List) any {
 	if len(found) > 0 {
 		return invalidFrame(found)
 	}
@@ -173,7 +173,7 @@ func (s *Server) wsReset(sess *session.Session, data map[string]any, found issue
 	})
 }
 
-func (s *Server) wsStep(sess *session.Session, data map[string]any, found issue.List) any {
+func (s *Server) wsStep(sess *session.Session, data map[string]any, found validation.List) any {
 	if len(found) > 0 {
 		return invalidFrame(found)
 	}
@@ -200,7 +200,7 @@ func (s *Server) wsStep(sess *session.Session, data map[string]any, found issue.
 	})
 }
 
-func (s *Server) wsMCP(sess *session.Session, data map[string]any, found issue.List) any {
+func (s *Server) wsMCP(sess *session.Session, data map[string]any, found validation.List) any {
 	if len(found) > 0 {
 		return invalidFrame(found)
 	}

@@ -18,7 +18,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/envserver/internal/access"
 	"github.com/rolloutd/rolloutd/envserver/internal/episodes"
-	"github.com/rolloutd/rolloutd/envserver/internal/exports"
+	"github.com/rolloutd/rolloutd/envserver/internal/exportmemory"
 	"github.com/rolloutd/rolloutd/envserver/internal/rest"
 	"github.com/rolloutd/rolloutd/envserver/internal/session"
 	"github.com/rolloutd/rolloutd/envserver/internal/tools"
@@ -312,7 +312,7 @@ func (o Options) sessionShare() func(owner string) int {
 	return func(owner string) int { return shares[owner] }
 }
 
-func (o Options) table(room *exports.Room) (*tools.Table, error) {
+func (o Options) table(room *exportmemory.Room) (*tools.Table, error) {
 	network, err := egress.ParseAllow(o.MaxNetwork)
 	if err != nil {
 		return nil, fmt.Errorf("envserver: MaxNetwork: %w", err)

@@ -10,11 +10,11 @@ import (
 	"github.com/rolloutd/rolloutd/envserver/internal/access"
 	"github.com/rolloutd/rolloutd/envserver/internal/env"
 	"github.com/rolloutd/rolloutd/envserver/internal/episodes"
-	"github.com/rolloutd/rolloutd/envserver/internal/issue"
 	"github.com/rolloutd/rolloutd/envserver/internal/jsonrpc"
 	"github.com/rolloutd/rolloutd/envserver/internal/reply"
 	"github.com/rolloutd/rolloutd/envserver/internal/session"
 	"github.com/rolloutd/rolloutd/envserver/internal/tools"
+	"github.com/rolloutd/rolloutd/envserver/internal/validation"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/text"
 )
@@ -77,7 +77,7 @@ func sessionParam(r jsonrpc.Request) string {
 	case string:
 		return text.Head(id, reply.MaxDetail)
 	default:
-		return text.Head(fmt.Sprint(issue.Excerpt(id)), reply.MaxDetail)
+		return text.Head(fmt.Sprint(validation.Excerpt(id)), reply.MaxDetail)
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"github.com/rolloutd/rolloutd/envserver/internal/api"
-	"github.com/rolloutd/rolloutd/envserver/internal/exports"
+	"github.com/rolloutd/rolloutd/envserver/internal/exportmemory"
 	"github.com/rolloutd/rolloutd/envserver/internal/httpio"
 	"github.com/rolloutd/rolloutd/envserver/internal/web"
 	"github.com/rolloutd/rolloutd/internal/fault"
@@ -238,11 +238,11 @@ func (p savedPage) alternatives(path, id string) error {
 
 // readAlternatives reads them from the trace. They are written when its memory is free again.
 func (p savedPage) readAlternatives(id string) (all []savedAlternatives, err error) {
-	room, err := p.server.exports.Enter(p.request.Context(), exports.Sequences)
+	room, err := p.server.exports.Acquire(p.request.Context(), exportmemory.Sequences)
 	if err != nil {
 		return nil, err
 	}
-	defer room.Leave()
+	defer room.Release()
 
 	lines, err := p.server.o.Rollouts.Open(p.request.Context(), id, "trace")
 	if fault.Is(err, fault.NotFound) {

@@ -13,7 +13,7 @@ import (
 	"github.com/rolloutd/rolloutd/envserver/internal/access"
 	"github.com/rolloutd/rolloutd/envserver/internal/env"
 	"github.com/rolloutd/rolloutd/envserver/internal/episodes"
-	"github.com/rolloutd/rolloutd/envserver/internal/exports"
+	"github.com/rolloutd/rolloutd/envserver/internal/exportmemory"
 	"github.com/rolloutd/rolloutd/envserver/internal/harbor"
 	"github.com/rolloutd/rolloutd/envserver/internal/httpio"
 	"github.com/rolloutd/rolloutd/envserver/internal/reply"
@@ -33,7 +33,7 @@ type Server struct {
 
 	// for requests
 	memory  *membudget.Memory
-	exports *exports.Room
+	exports *exportmemory.Room
 
 	// has the tasks of HarborEnv's clients; nil: there is no Task API
 	harbor   *harbor.Env
@@ -98,7 +98,7 @@ func New(o Options) (*Server, error) {
 		o.Producers = access.NewOwnedProducers(o.Producers)
 	}
 
-	room := exports.New(o.ExportMemory)
+	room := exportmemory.New(o.ExportMemory)
 
 	table, err := o.table(room)
 	if err != nil {
@@ -133,7 +133,7 @@ type parts struct {
 	// path below which the server is mounted; "": the root
 	base  string
 	table *tools.Table
-	room  *exports.Room
+	room  *exportmemory.Room
 
 	// of interactive episodes; nil: the tools are those of the table
 	player *episodes.Player

@@ -7,9 +7,9 @@ import (
 	"github.com/rolloutd/rolloutd/envserver/internal/api"
 	"github.com/rolloutd/rolloutd/envserver/internal/env"
 	"github.com/rolloutd/rolloutd/envserver/internal/httpio"
-	"github.com/rolloutd/rolloutd/envserver/internal/issue"
 	"github.com/rolloutd/rolloutd/envserver/internal/reply"
 	"github.com/rolloutd/rolloutd/envserver/internal/session"
+	"github.com/rolloutd/rolloutd/envserver/internal/validation"
 )
 
 // maxID is the longest episode_id or request_id taken over HTTP, in characters.
@@ -86,9 +86,9 @@ func (s *Server) resetPost(w http.ResponseWriter, r *http.Request) {
 }
 
 // readReset reads a reset request, whose members are all optional.
-func readReset(data []byte) (in resetBody, obj map[string]any, found issue.List) {
+func readReset(data []byte) (in resetBody, obj map[string]any, found validation.List) {
 	obj, found = httpio.Object(data)
-	c := issue.Check(obj, "body")
+	c := validation.Check(obj, "body")
 	c.NaturalInt("seed")
 	in.EpisodeID, _ = c.OptionalString("episode_id", maxID)
 	in.SessionID, _ = c.OptionalString("session_id", maxID)
@@ -138,17 +138,17 @@ func (s *Server) stepPost(w http.ResponseWriter, r *http.Request) {
 }
 
 // readStep reads a step request; timeout_s beside the action takes precedence over the one in its metadata.
-func readStep(data []byte) (in stepBody, a env.Action, found issue.List) {
+func readStep(data []byte) (in stepBody, a env.Action, found validation.List) {
 	obj, found := httpio.Object(data)
 	if found != nil {
 		return in, a, found
 	}
 
 	if obj == nil {
-		return in, a, issue.List{{Type: "missing", Loc: []any{"body"}, Msg: "Field required"}}
+		return in, a, validation.List{{Type: "missing", Loc: []any{"body"}, Msg: "Field required"}}
 	}
 
-	c := issue.Check(obj, "body")
+	c := validation.Check(obj, "body")
 	in.Action = c.Dict("action", true)
 	timeout, timed := c.Positive("timeout_s")
 	in.RequestID, _ = c.OptionalString("request_id", maxID)

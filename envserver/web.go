@@ -11,10 +11,10 @@ import (
 	"github.com/rolloutd/rolloutd/envserver/internal/arguments"
 	"github.com/rolloutd/rolloutd/envserver/internal/env"
 	"github.com/rolloutd/rolloutd/envserver/internal/httpio"
-	"github.com/rolloutd/rolloutd/envserver/internal/issue"
 	"github.com/rolloutd/rolloutd/envserver/internal/jsonvalue"
 	"github.com/rolloutd/rolloutd/envserver/internal/reply"
 	"github.com/rolloutd/rolloutd/envserver/internal/session"
+	"github.com/rolloutd/rolloutd/envserver/internal/validation"
 	"github.com/rolloutd/rolloutd/envserver/internal/web"
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
@@ -173,21 +173,21 @@ func (s *Server) webStep(w http.ResponseWriter, r *http.Request) {
 }
 
 // readWebStep reads {"action": …}; a body without an action is one, as a chat box would send it.
-func readWebStep(data []byte) (env.Action, issue.List) {
+func readWebStep(data []byte) (env.Action, validation.List) {
 	obj, found := dict(data)
 	if len(found) > 0 {
 		return env.Action{}, found
 	}
 
 	if obj == nil {
-		return env.Action{}, issue.List{{Type: "missing", Loc: []any{"body"}, Msg: "Field required"}}
+		return env.Action{}, validation.List{{Type: "missing", Loc: []any{"body"}, Msg: "Field required"}}
 	}
 
 	if _, there := obj["action"]; !there {
 		return env.ReadAction(obj)
 	}
 
-	c := issue.Check(obj, "body")
+	c := validation.Check(obj, "body")
 
 	raw := c.Dict("action", true)
 	if found := c.Found(false); len(found) > 0 {
@@ -198,7 +198,7 @@ func readWebStep(data []byte) (env.Action, issue.List) {
 }
 
 // dict is httpio.Object with the reference's error for a body that is not a dictionary.
-func dict(data []byte) (map[string]any, issue.List) {
+func dict(data []byte) (map[string]any, validation.List) {
 	obj, found := httpio.Object(data)
 	for i := range found {
 		if found[i].Type == "model_attributes_type" {

@@ -11,12 +11,12 @@ import (
 	"github.com/swaggest/openapi-go"
 	"github.com/swaggest/openapi-go/openapi31"
 
-	"github.com/rolloutd/rolloutd/envserver/internal/issue"
 	"github.com/rolloutd/rolloutd/envserver/internal/jsonrpc"
 	"github.com/rolloutd/rolloutd/envserver/internal/jsonvalue"
 	"github.com/rolloutd/rolloutd/envserver/internal/reply"
 	"github.com/rolloutd/rolloutd/envserver/internal/session"
 	"github.com/rolloutd/rolloutd/envserver/internal/tools"
+	"github.com/rolloutd/rolloutd/envserver/internal/validation"
 	"github.com/rolloutd/rolloutd/internal/producer"
 	"github.com/rolloutd/rolloutd/internal/trajectory/formats"
 	"github.com/rolloutd/rolloutd/internal/trajectory/sequence"
@@ -108,7 +108,8 @@ func (d Document) addRoute(r *openapi31.Reflector, rt Route) error {
 // not change.
 var componentNames = map[reflect.Type]string{
 	reflect.TypeFor[session.State]():           "State",
-	reflect.TypeFor[issue.Issue]():             "ValidationError",
+	reflect.TypeFor[validation.Issue]():        "ValidationError",
+	reflect.TypeFor[validation.List]():         "IssueList",
 	reflect.TypeFor[reply.ValidationProblem](): "HTTPValidationError",
 	reflect.TypeFor[reply.Problem]():           "Error",
 	reflect.TypeFor[tools.Started]():           "RolloutStarted",

@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
-	"github.com/rolloutd/rolloutd/envserver/internal/issue"
+	"github.com/rolloutd/rolloutd/envserver/internal/validation"
 	"github.com/rolloutd/rolloutd/internal/text"
 )
 
@@ -86,7 +86,7 @@ func excerpt(path string, v any) string {
 		}
 	}
 
-	raw, err := json.Marshal(issue.Excerpt(v))
+	raw, err := json.Marshal(validation.Excerpt(v))
 	if err != nil {
 		return fmt.Sprintf("a %T", v)
 	}

@@ -6,10 +6,10 @@ import (
 	"math"
 	"time"
 
-	"github.com/rolloutd/rolloutd/envserver/internal/issue"
 	"github.com/rolloutd/rolloutd/envserver/internal/reply"
 	"github.com/rolloutd/rolloutd/envserver/internal/session"
 	"github.com/rolloutd/rolloutd/envserver/internal/tools"
+	"github.com/rolloutd/rolloutd/envserver/internal/validation"
 )
 
 // Action is one step: list the tools, or call one.
@@ -26,9 +26,9 @@ type Action struct {
 }
 
 // ReadAction validates an action. Anything but list_tools is a tool call, whose type may be missing.
-func ReadAction(data map[string]any) (Action, issue.List) {
+func ReadAction(data map[string]any) (Action, validation.List) {
 	a := Action{List: data["type"] == "list_tools"}
-	c := issue.Check(data)
+	c := validation.Check(data)
 
 	a.Metadata = c.Dict("metadata", false)
 	if a.List {
@@ -40,7 +40,7 @@ func ReadAction(data map[string]any) (Action, issue.List) {
 
 	found := c.Found(true)
 
-	m := issue.Check(a.Metadata, "metadata")
+	m := validation.Check(a.Metadata, "metadata")
 	if t, ok := m.Positive("timeout_s"); ok {
 		a.Limit = SecondsLimit(t)
 	}
@@ -86,10 +86,10 @@ type ResetArgs struct {
 // ReadReset reads the parameters of a reset; all are optional, and the reference refuses none. An attach
 // that is no truth value is refused, because the reset would end the episode that the client wants to
 // continue.
-func ReadReset(data map[string]any) (ResetArgs, issue.List) {
+func ReadReset(data map[string]any) (ResetArgs, validation.List) {
 	r := ResetArgs{Args: data}
 	r.EpisodeID, _ = data["episode_id"].(string)
-	c := issue.Check(data)
+	c := validation.Check(data)
 	r.Attach = c.OptionalBool("attach")
 
 	return r, c.Found(false)

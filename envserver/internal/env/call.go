@@ -13,8 +13,8 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/rolloutd/rolloutd/envserver/internal/issue"
 	"github.com/rolloutd/rolloutd/envserver/internal/tools"
+	"github.com/rolloutd/rolloutd/envserver/internal/validation"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/telemetry/untraced"
 )
@@ -79,7 +79,7 @@ type CallMeta struct {
 func (e *Env) ReadMeta(meta map[string]any) (CallMeta, error) {
 	m := CallMeta{Limit: max(e.stepTimeout, 0), RequestID: RequestIDOf(meta)}
 
-	c := issue.Check(meta)
+	c := validation.Check(meta)
 	if asked, ok := c.Positive("timeout_s"); ok {
 		m.Limit = SecondsLimit(asked)
 	}

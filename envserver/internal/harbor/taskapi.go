@@ -8,8 +8,8 @@ import (
 
 	"github.com/rolloutd/rolloutd/envserver/internal/api"
 	"github.com/rolloutd/rolloutd/envserver/internal/httpio"
-	"github.com/rolloutd/rolloutd/envserver/internal/issue"
 	"github.com/rolloutd/rolloutd/envserver/internal/reply"
+	"github.com/rolloutd/rolloutd/envserver/internal/validation"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/text"
 )
@@ -128,7 +128,7 @@ func checkEnvironment(w http.ResponseWriter, r *http.Request) bool {
 }
 
 // read reads a body; ask reads its members. False: the request has been answered.
-func (a taskAPI) read(w http.ResponseWriter, r *http.Request, ask func(*issue.Checker)) bool {
+func (a taskAPI) read(w http.ResponseWriter, r *http.Request, ask func(*validation.Checker)) bool {
 	data, release, ok := a.bodies.Read(w, r)
 	if !ok {
 		return false
@@ -141,11 +141,11 @@ func (a taskAPI) read(w http.ResponseWriter, r *http.Request, ask func(*issue.Ch
 
 	obj, found := httpio.Object(data)
 	if obj == nil && found == nil {
-		found = issue.List{{Type: "missing", Loc: []any{"body"}, Msg: "Field required"}}
+		found = validation.List{{Type: "missing", Loc: []any{"body"}, Msg: "Field required"}}
 	}
 
 	if found == nil {
-		c := issue.Check(obj, "body")
+		c := validation.Check(obj, "body")
 		ask(c)
 		found = c.Found(false)
 	}
@@ -161,7 +161,7 @@ func (a taskAPI) read(w http.ResponseWriter, r *http.Request, ask func(*issue.Ch
 func (a taskAPI) postCount(w http.ResponseWriter, r *http.Request) {
 	var split string
 
-	if !a.read(w, r, func(c *issue.Checker) { split = c.String("split") }) {
+	if !a.read(w, r, func(c *validation.Checker) { split = c.String("split") }) {
 		return
 	}
 
@@ -176,7 +176,7 @@ func (a taskAPI) postCount(w http.ResponseWriter, r *http.Request) {
 
 func (a taskAPI) postTasks(w http.ResponseWriter, r *http.Request) {
 	var split string
-	if a.read(w, r, func(c *issue.Checker) { split = c.String("split") }) {
+	if a.read(w, r, func(c *validation.Checker) { split = c.String("split") }) {
 		all, err := a.sets.refs(split, nil, nil)
 		answer(w, tasksAnswer{all, Name}, err)
 	}
@@ -184,7 +184,7 @@ func (a taskAPI) postTasks(w http.ResponseWriter, r *http.Request) {
 
 func (a taskAPI) postRange(w http.ResponseWriter, r *http.Request) {
 	var in rangeRequest
-	if a.read(w, r, func(c *issue.Checker) {
+	if a.read(w, r, func(c *validation.Checker) {
 		in.Split, in.Start, in.Stop = c.String("split"), c.Int("start", false), c.Int("stop", false)
 	}) {
 		all, err := a.sets.refs(in.Split, in.Start, in.Stop)
@@ -198,7 +198,7 @@ func (a taskAPI) postTask(w http.ResponseWriter, r *http.Request) {
 		index *int
 	)
 
-	if !a.read(w, r, func(c *issue.Checker) { split, index = c.String("split"), c.Int("index", true) }) {
+	if !a.read(w, r, func(c *validation.Checker) { split, index = c.String("split"), c.Int("index", true) }) {
 		return
 	}
 

@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"github.com/rolloutd/rolloutd/envserver/internal/access"
-	"github.com/rolloutd/rolloutd/envserver/internal/issue"
 	"github.com/rolloutd/rolloutd/envserver/internal/jsonvalue"
 	"github.com/rolloutd/rolloutd/envserver/internal/reply"
 	"github.com/rolloutd/rolloutd/envserver/internal/session"
+	"github.com/rolloutd/rolloutd/envserver/internal/validation"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/input/membudget"
 )
@@ -45,7 +45,7 @@ func WriteDetail(w http.ResponseWriter, status int, detail string) {
 }
 
 // WriteInvalid writes the validation errors of a request's body.
-func WriteInvalid(w http.ResponseWriter, found issue.List) {
+func WriteInvalid(w http.ResponseWriter, found validation.List) {
 	WriteJSON(w, http.StatusUnprocessableEntity, reply.ValidationProblem{Detail: found})
 }
 
@@ -115,7 +115,7 @@ func Plain(w http.ResponseWriter, r *http.Request) bool {
 }
 
 // Object reads a body that is a JSON object. An empty body and null give a nil map without issues.
-func Object(data []byte) (map[string]any, issue.List) {
+func Object(data []byte) (map[string]any, validation.List) {
 	if len(data) == 0 {
 		return nil, nil
 	}
@@ -124,7 +124,7 @@ func Object(data []byte) (map[string]any, issue.List) {
 
 	var syntax *jsonvalue.SyntaxError
 	if errors.As(err, &syntax) {
-		return nil, issue.List{{Type: "json_invalid", Loc: []any{"body", syntax.Pos}, Msg: "JSON decode error",
+		return nil, validation.List{{Type: "json_invalid", Loc: []any{"body", syntax.Pos}, Msg: "JSON decode error",
 			Input: map[string]any{}, Ctx: map[string]any{"error": syntax.Msg}}}
 	}
 
@@ -134,8 +134,8 @@ func Object(data []byte) (map[string]any, issue.List) {
 
 	obj, ok := v.(map[string]any)
 	if !ok {
-		return nil, issue.List{{Type: "model_attributes_type", Loc: []any{"body"},
-			Msg: "Input should be a valid dictionary or object to extract fields from", Input: issue.Excerpt(v)}}
+		return nil, validation.List{{Type: "model_attributes_type", Loc: []any{"body"},
+			Msg: "Input should be a valid dictionary or object to extract fields from", Input: validation.Excerpt(v)}}
 	}
 
 	return obj, nil

@@ -3,8 +3,8 @@ package jsonrpc
 import (
 	"encoding/json"
 
-	"github.com/rolloutd/rolloutd/envserver/internal/issue"
 	"github.com/rolloutd/rolloutd/envserver/internal/jsonvalue"
+	"github.com/rolloutd/rolloutd/envserver/internal/validation"
 )
 
 // Request is one call. ID is a string, a json.Number or nil. The answer to a request without an id has the id null.
@@ -38,7 +38,7 @@ func Parse(data []byte) (Request, *Error) {
 
 // FromObject reads a request from a decoded object.
 func FromObject(obj map[string]any) (Request, *Error) {
-	c := issue.Check(obj)
+	c := validation.Check(obj)
 	c.Literal("jsonrpc", version, true)
 	r := Request{Version: version, Method: c.String("method"), Params: c.Dict("params", false)}
 	raw := c.Any("id")
@@ -47,11 +47,11 @@ func FromObject(obj map[string]any) (Request, *Error) {
 	if id, ok := identifier(raw); ok {
 		r.ID = id
 	} else {
-		found = append(found, issue.Issue{
+		found = append(found, validation.Issue{
 			Type:  "int_type",
 			Loc:   []any{"id"},
 			Msg:   "Input should be a string, a number or null",
-			Input: issue.Excerpt(raw),
+			Input: validation.Excerpt(raw),
 		})
 	}
 

@@ -5,7 +5,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
-	"github.com/rolloutd/rolloutd/envserver/internal/issue"
+	"github.com/rolloutd/rolloutd/envserver/internal/validation"
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
@@ -54,7 +54,7 @@ type Occupancy struct {
 
 // ValidationProblem is the error body for an invalid request body.
 type ValidationProblem struct {
-	Detail issue.List `json:"detail" nullable:"false"`
+	Detail validation.List `json:"detail" nullable:"false"`
 }
 
 // Invalid stands for Problem or ValidationProblem in the OpenAPI document.

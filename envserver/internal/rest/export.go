@@ -4,7 +4,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/rolloutd/rolloutd/envserver/internal/exports"
+	"github.com/rolloutd/rolloutd/envserver/internal/exportmemory"
 	"github.com/rolloutd/rolloutd/envserver/internal/httpio"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
@@ -14,13 +14,13 @@ const maxSend = 10 * time.Minute
 
 // export is one answer that is built completely before it is sent.
 type export struct {
-	*exports.Export
+	*exportmemory.Export
 	conn *http.ResponseController
 }
 
 // export waits for room for an answer. If ok is false the request has been answered; else the caller must call leave.
 func (a *API) export(w http.ResponseWriter, r *http.Request, most int64) (x export, ok bool) {
-	room, err := a.Exports.Enter(r.Context(), most)
+	room, err := a.Exports.Acquire(r.Context(), most)
 	if err != nil {
 		w.Header().Set("Retry-After", "1")
 		httpio.WriteRefusal(w, err)
@@ -37,7 +37,7 @@ func (a *API) export(w http.ResponseWriter, r *http.Request, most int64) (x expo
 
 // leave releases the room and removes the deadline, since the connection may serve more requests.
 func (x export) leave() {
-	x.Leave()
+	x.Release()
 	_ = x.conn.SetWriteDeadline(time.Time{})
 }
 

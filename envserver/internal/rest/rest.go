@@ -13,7 +13,7 @@ import (
 	"github.com/rolloutd/rolloutd/envserver/internal/access"
 	"github.com/rolloutd/rolloutd/envserver/internal/api"
 	"github.com/rolloutd/rolloutd/envserver/internal/env"
-	"github.com/rolloutd/rolloutd/envserver/internal/exports"
+	"github.com/rolloutd/rolloutd/envserver/internal/exportmemory"
 	"github.com/rolloutd/rolloutd/envserver/internal/httpio"
 	"github.com/rolloutd/rolloutd/envserver/internal/produce"
 	"github.com/rolloutd/rolloutd/envserver/internal/reply"
@@ -56,7 +56,7 @@ type API struct {
 	// nil: clients cannot send files ahead
 	Uploads Uploads
 	Bodies  httpio.Bodies
-	Exports *exports.Room
+	Exports *exportmemory.Room
 	// Context returns the context of a request that waits: it ends when the client leaves or the server stops.
 	Context func(*http.Request) (context.Context, context.CancelFunc)
 }
@@ -291,7 +291,7 @@ func (a *API) getResult(w http.ResponseWriter, r *http.Request) {
 }
 
 func (a *API) getMessages(w http.ResponseWriter, r *http.Request) {
-	x, ok := a.export(w, r, exports.Messages)
+	x, ok := a.export(w, r, exportmemory.Messages)
 	if !ok {
 		return
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"github.com/rolloutd/rolloutd/envserver/internal/api"
-	"github.com/rolloutd/rolloutd/envserver/internal/exports"
+	"github.com/rolloutd/rolloutd/envserver/internal/exportmemory"
 	"github.com/rolloutd/rolloutd/envserver/internal/httpio"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
@@ -86,7 +86,7 @@ func (a *API) openTrace(r *http.Request) (io.ReadCloser, error) {
 const atifFormat = "atif"
 
 func (a *API) writeATIF(w http.ResponseWriter, r *http.Request, lines io.Reader) {
-	x, ok := a.export(w, r, exports.Shapes)
+	x, ok := a.export(w, r, exportmemory.Shapes)
 	if !ok {
 		return
 	}
@@ -99,7 +99,7 @@ func (a *API) writeATIF(w http.ResponseWriter, r *http.Request, lines io.Reader)
 // writeArrays reads the whole trace before the answer begins: the arrays are sent one after another, and an
 // unreadable trace is an error.
 func (a *API) writeArrays(w http.ResponseWriter, r *http.Request, lines io.Reader) {
-	x, ok := a.export(w, r, exports.Arrays)
+	x, ok := a.export(w, r, exportmemory.Arrays)
 	if !ok {
 		return
 	}

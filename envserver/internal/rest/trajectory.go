@@ -10,7 +10,7 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"github.com/rolloutd/rolloutd/envserver/internal/api"
-	"github.com/rolloutd/rolloutd/envserver/internal/exports"
+	"github.com/rolloutd/rolloutd/envserver/internal/exportmemory"
 	"github.com/rolloutd/rolloutd/envserver/internal/httpio"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
@@ -178,10 +178,10 @@ func (a *API) answerTrajectory(
 // mostOf returns the memory of an export of sequence.MaxTokens tokens, in bytes.
 func mostOf(format string) int64 {
 	if format == sequenceLines {
-		return exports.Sequences
+		return exportmemory.Sequences
 	}
 
-	return exports.Shapes
+	return exportmemory.Shapes
 }
 
 func tokensOf(all []formats.Scored) (n int64) {

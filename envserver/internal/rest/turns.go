@@ -9,7 +9,7 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"github.com/rolloutd/rolloutd/envserver/internal/api"
-	"github.com/rolloutd/rolloutd/envserver/internal/exports"
+	"github.com/rolloutd/rolloutd/envserver/internal/exportmemory"
 	"github.com/rolloutd/rolloutd/envserver/internal/httpio"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/trajectory/sequence"
@@ -102,7 +102,7 @@ func (a *API) getTurns(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
-	a.answerIndex(w, r, exports.Messages, func(i *traceindex.Index) (any, error) { return i.Turns(after, limit) })
+	a.answerIndex(w, r, exportmemory.Messages, func(i *traceindex.Index) (any, error) { return i.Turns(after, limit) })
 }
 
 func (a *API) getPart(w http.ResponseWriter, r *http.Request) {
@@ -119,7 +119,7 @@ func (a *API) getPart(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
-	a.answerIndex(w, r, exports.Messages, func(i *traceindex.Index) (any, error) { return i.Part(turn, part, offset) })
+	a.answerIndex(w, r, exportmemory.Messages, func(i *traceindex.Index) (any, error) { return i.Part(turn, part, offset) })
 }
 
 func (a *API) getAlternatives(w http.ResponseWriter, r *http.Request) {
@@ -139,7 +139,7 @@ func (a *API) getAlternatives(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
-	x, ok := a.export(w, r, exports.Sequences)
+	x, ok := a.export(w, r, exportmemory.Sequences)
 	if !ok {
 		return
 	}
@@ -181,7 +181,7 @@ func (a *API) getTokens(w http.ResponseWriter, r *http.Request) {
 
 	choice := sequenceChoice(q)
 
-	a.answerIndex(w, r, exports.Sequences, func(i *traceindex.Index) (any, error) {
+	a.answerIndex(w, r, exportmemory.Sequences, func(i *traceindex.Index) (any, error) {
 		view, err := i.Tokens(choice, window)
 		if errors.Is(err, traceindex.ErrOtherChoice) {
 			return a.readTokens(r, choice, window)

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"time"
 
-	"github.com/rolloutd/rolloutd/envserver/internal/exports"
+	"github.com/rolloutd/rolloutd/envserver/internal/exportmemory"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
@@ -123,11 +123,11 @@ func (t *Table) getMessages(ctx context.Context, c Call) (*Text, error) {
 
 	a.Status, a.SessionID = status(s), s.SessionID
 
-	room, err := t.o.Exports.Enter(ctx, exports.Messages)
+	room, err := t.o.Exports.Acquire(ctx, exportmemory.Messages)
 	if err != nil {
 		return nil, err
 	}
-	defer room.Leave()
+	defer room.Release()
 
 	transcript, err := t.o.Rollouts.Messages(ctx, id)
 	switch {

@@ -7,7 +7,7 @@ import (
 	"errors"
 	"io"
 
-	"github.com/rolloutd/rolloutd/envserver/internal/exports"
+	"github.com/rolloutd/rolloutd/envserver/internal/exportmemory"
 	"github.com/rolloutd/rolloutd/internal/catalog"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
@@ -84,5 +84,5 @@ type Options struct {
 	// NewID returns an id for a rollout without one.
 	NewID func() string
 	// Exports bounds the memory of transcripts.
-	Exports *exports.Room
+	Exports *exportmemory.Room
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rolloutd/rolloutd/envserver/internal/exports"
+	"github.com/rolloutd/rolloutd/envserver/internal/exportmemory"
 	"github.com/rolloutd/rolloutd/envserver/internal/jsonvalue"
 	"github.com/rolloutd/rolloutd/envserver/internal/tools"
 	"github.com/rolloutd/rolloutd/internal/catalog"
@@ -54,7 +54,7 @@ func table(t testing.TB, r *recorder, change ...func(*tools.Options)) *tools.Tab
 		MaxSandbox: map[string]rollout.Resources{"local": {CPU: 8, MemoryMiB: 4096, DiskMiB: 8192}},
 		NewID:      func() string { return "made-up" },
 		Limits:     rollout.DefaultLimits(),
-		Exports:    exports.New(1 << 30),
+		Exports:    exportmemory.New(1 << 30),
 	}
 	for _, c := range change {
 		c(&o)

@@ -1,4 +1,4 @@
-package issue
+package validation
 
 import (
 	"github.com/rolloutd/rolloutd/envserver/internal/jsonvalue"

@@ -1,6 +1,6 @@
-// Package issue validates messages and returns errors in the form of the reference server's validation
+// Package validation validates messages and returns errors in the form of the reference server's validation
 // errors: clients show their texts and check their types.
-package issue
+package validation
 
 import (
 	"fmt"

@@ -1,6 +1,6 @@
-// Package exports bounds the memory of answers that are built completely before they are sent, so that many
+// Package exportmemory bounds the memory of answers that are built completely before they are sent, so that many
 // large answers at once do not exhaust it.
-package exports
+package exportmemory
 
 import (
 	"context"
@@ -38,14 +38,14 @@ type Room struct {
 // New makes a Room of so many bytes.
 func New(bytes int64) *Room { return &Room{semaphore.NewWeighted(bytes), bytes} }
 
-// Enter waits until there is room for an export of at most the given bytes; a larger export than the whole
-// room takes all of it. The caller must call Leave. After a minute the error is a fault.Unavailable.
-func (r *Room) Enter(ctx context.Context, most int64) (*Export, error) {
+// Acquire waits until there is room for an export of at most the given bytes; a larger export than the whole
+// room takes all of it. The caller must call Release. After a minute the error is a fault.Unavailable.
+func (r *Room) Acquire(ctx context.Context, most int64) (*Export, error) {
 	short, cancel := context.WithTimeout(ctx, maxWait)
 	defer cancel()
 
-	held := min(most, r.bytes)
-	if err := r.free.Acquire(short, held); err != nil {
+	share := min(most, r.bytes)
+	if err := r.free.Acquire(short, share); err != nil {
 		return nil, fault.Wrap(
 			fault.Unavailable,
 			err,
@@ -53,23 +53,23 @@ func (r *Room) Enter(ctx context.Context, most int64) (*Export, error) {
 		)
 	}
 
-	return &Export{r.free, held}, nil
+	return &Export{r.free, share}, nil
 }
 
 // Export is one export's share. It is not safe for concurrent use.
 type Export struct {
-	free *semaphore.Weighted
-	held int64
+	free  *semaphore.Weighted
+	share int64
 }
 
 // Shrink reduces the share to the size of the finished answer, so that a client that reads slowly holds no
 // more than that.
 func (x *Export) Shrink(bytes int64) {
-	if bytes < x.held {
-		x.free.Release(x.held - bytes)
-		x.held = bytes
+	if bytes < x.share {
+		x.free.Release(x.share - bytes)
+		x.share = bytes
 	}
 }
 
-// Leave releases the whole share.
-func (x *Export) Leave() { x.Shrink(0) }
+// Release releases the whole share.
+func (x *Export) Release() { x.Shrink(0) }

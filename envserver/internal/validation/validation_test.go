@@ -1,4 +1,4 @@
-package issue_test
+package validation_test
 
 import (
 	"encoding/json"
@@ -8,13 +8,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rolloutd/rolloutd/envserver/internal/issue"
+	"github.com/rolloutd/rolloutd/envserver/internal/validation"
 )
 
 func TestDeclaredFieldsThenUnknownFields(t *testing.T) {
 	t.Parallel()
 
-	c := issue.Check(map[string]any{"z": json.Number("1"), "a": true, "kind": "x"}, "body")
+	c := validation.Check(map[string]any{"z": json.Number("1"), "a": true, "kind": "x"}, "body")
 	c.Dict("data", true)
 	c.Literal("kind", "y", true)
 	found := c.Found(true)
@@ -40,7 +40,7 @@ func TestIssuesAreBounded(t *testing.T) {
 		obj[strings.Repeat("é", 500)+strconv.Itoa(n)] = make([]any, 1000)
 	}
 
-	c := issue.Check(obj)
+	c := validation.Check(obj)
 	c.Literal("type", "step", true)
 	c.Dict("data", true)
 	c.String("tool_name")
@@ -55,7 +55,7 @@ func TestIssuesAreBounded(t *testing.T) {
 func TestText(t *testing.T) {
 	t.Parallel()
 
-	c := issue.Check(map[string]any{"s": json.Number("1"), "n": nil, "l": []any{}})
+	c := validation.Check(map[string]any{"s": json.Number("1"), "n": nil, "l": []any{}})
 	c.String("s")
 	c.String("n")
 	c.Literal("l", "x", true)
@@ -75,7 +75,7 @@ func TestNumbers(t *testing.T) {
 		"float_type":   {[]any{}, map[string]any{}, "x", "", true},
 	} {
 		for _, v := range values {
-			c := issue.Check(map[string]any{"f": v})
+			c := validation.Check(map[string]any{"f": v})
 			c.Positive("f")
 			require.Equal(t, want, kind(c.Found(true)), "%v", v)
 		}
@@ -87,7 +87,7 @@ func TestNumbers(t *testing.T) {
 		"int_type":           {[]any{}, json.Number("1.5"), "1.5", "x", "Infinity", true},
 	} {
 		for _, v := range values {
-			c := issue.Check(map[string]any{"f": v})
+			c := validation.Check(map[string]any{"f": v})
 			c.NaturalInt("f")
 			require.Equal(t, want, kind(c.Found(true)), "%v", v)
 		}
@@ -97,7 +97,7 @@ func TestNumbers(t *testing.T) {
 func TestLengthIsInCharacters(t *testing.T) {
 	t.Parallel()
 
-	c := issue.Check(map[string]any{"a": strings.Repeat("é", 255), "b": strings.Repeat("é", 256)})
+	c := validation.Check(map[string]any{"a": strings.Repeat("é", 255), "b": strings.Repeat("é", 256)})
 	_, ok := c.OptionalString("a", 255)
 	require.True(t, ok)
 	_, ok = c.OptionalString("b", 255)
@@ -108,7 +108,7 @@ func TestLengthIsInCharacters(t *testing.T) {
 	require.Equal(t, "String should have at most 255 characters", found[0].Msg)
 }
 
-func kind(l issue.List) string {
+func kind(l validation.List) string {
 	if len(l) == 0 {
 		return ""
 	}

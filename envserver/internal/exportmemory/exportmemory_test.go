@@ -1,4 +1,4 @@
-package exports_test
+package exportmemory_test
 
 import (
 	"context"
@@ -8,26 +8,26 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rolloutd/rolloutd/envserver/internal/exports"
+	"github.com/rolloutd/rolloutd/envserver/internal/exportmemory"
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
 func TestExportsWaitForRoom(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		room := exports.New(100)
-		large, err := room.Enter(t.Context(), 1000)
+		room := exportmemory.New(100)
+		large, err := room.Acquire(t.Context(), 1000)
 		require.NoError(t, err, "a larger export than the room takes all of it")
 
 		began := time.Now()
-		_, err = room.Enter(t.Context(), 1)
+		_, err = room.Acquire(t.Context(), 1)
 		require.Equal(t, fault.Unavailable, fault.KindOf(err))
 		require.Equal(t, time.Minute, time.Since(began))
 
-		entered := make(chan *exports.Export)
+		entered := make(chan *exportmemory.Export)
 
 		go func() {
-			next, err := room.Enter(context.Background(), 60)
+			next, err := room.Acquire(context.Background(), 60)
 			if err != nil {
 				t.Error(err)
 			}
@@ -44,11 +44,11 @@ func TestExportsWaitForRoom(t *testing.T) {
 		large.Shrink(40)
 
 		next := <-entered
-		next.Leave()
-		next.Leave()
-		large.Leave()
+		next.Release()
+		next.Release()
+		large.Release()
 
-		_, err = room.Enter(t.Context(), 100)
+		_, err = room.Acquire(t.Context(), 100)
 		require.NoError(t, err, "the whole room was released, once")
 	})
 }
