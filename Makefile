@@ -23,7 +23,7 @@ export GOFLAGS := $(filter-out -trimpath,$(shell go env GOFLAGS)) -trimpath
 # The platforms of `make release`.
 ARCHS := amd64 arm64
 
-.PHONY: demo build release deps test test-deps test-root test-plain test-dev lint format generate redteam image learn clean
+.PHONY: demo build release deps test test-deps test-root test-plain test-dev lint format generate redteam crash image learn clean
 
 # A rollout of OpenCode on the example task, with the scripted model. AGENT=react runs the tool agent.
 demo: deps build
@@ -91,6 +91,10 @@ generate:
 # Attacks by a hostile policy, client or endpoint, as root and as an ordinary user; docs/security.md names them.
 redteam:
 	deploy/suite.sh redteam-grading redteam-sandbox redteam-server redteam-fuzz
+
+# Kills, pauses, full disks and lost networks, as root; docs/reliability.md names the tests.
+crash:
+	deploy/suite.sh crash
 
 # All roles as one image, for docker-compose.yml, Kubernetes and OpenEnv's tools.
 image: build

@@ -64,8 +64,8 @@ func (d *Daemon) serveTier() tier.Tier {
 			release := func() error { return errors.Join(search.Close(), closeTools()) }
 
 			fleet := hostapi.NewClient(d.store, d.key)
-			reads := temporalx.Prompt{Client: d.temporal}
-			engine := rollouts.New(reads, d.workflowQueue(), d.store, temporalx.DataConverter(d.key), fleet)
+			prompt := temporalx.Prompt{Client: d.temporal}
+			engine := rollouts.New(prompt, d.workflowQueue(), d.store, temporalx.DataConverter(d.key), fleet)
 			list := searchable{engine, search}
 
 			edge, err := d.edge(tokens, tools, list, fleet)

@@ -17,19 +17,33 @@ import (
 // their error has no reason.
 const promptTime = 2 * time.Second
 
-// begunKey is the key of a context for the time at which a read of Prompt began.
-type begunKey struct{}
+// startTime is the same for the start of a workflow. The next try follows at about seven seconds,
+// and is the last one: a restart of Temporal takes some.
+const startTime = 5 * time.Second
 
-// Prompt is a client of Dial whose reads fail with the reason after about three seconds without a connection to Temporal: a
-// person may wait for them. Other calls, such as the one that starts a workflow, wait for ten.
+// limitKey is the key of a context for the time after which no try of a call of Prompt is followed by another.
+type limitKey struct{}
+
+// Prompt is a client of Dial for calls that a person may wait for. Without a connection to Temporal its reads fail after
+// about three seconds and its starts after about seven, with the reason. Other calls wait for ten, and give none.
 type Prompt struct{ client.Client }
+
+// ExecuteWorkflow starts a workflow.
+func (p Prompt) ExecuteWorkflow(
+	ctx context.Context,
+	options client.StartWorkflowOptions,
+	workflow any,
+	args ...any,
+) (client.WorkflowRun, error) {
+	return p.Client.ExecuteWorkflow(within(ctx, startTime), options, workflow, args...)
+}
 
 // DescribeWorkflowExecution describes a workflow.
 func (p Prompt) DescribeWorkflowExecution(
 	ctx context.Context,
 	workflowID, runID string,
 ) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
-	return p.Client.DescribeWorkflowExecution(prompt(ctx), workflowID, runID)
+	return p.Client.DescribeWorkflowExecution(within(ctx, promptTime), workflowID, runID)
 }
 
 // ListWorkflow lists workflows.
@@ -37,7 +51,7 @@ func (p Prompt) ListWorkflow(
 	ctx context.Context,
 	request *workflowservice.ListWorkflowExecutionsRequest,
 ) (*workflowservice.ListWorkflowExecutionsResponse, error) {
-	return p.Client.ListWorkflow(prompt(ctx), request)
+	return p.Client.ListWorkflow(within(ctx, promptTime), request)
 }
 
 // CountWorkflow counts workflows.
@@ -45,14 +59,14 @@ func (p Prompt) CountWorkflow(
 	ctx context.Context,
 	request *workflowservice.CountWorkflowExecutionsRequest,
 ) (*workflowservice.CountWorkflowExecutionsResponse, error) {
-	return p.Client.CountWorkflow(prompt(ctx), request)
+	return p.Client.CountWorkflow(within(ctx, promptTime), request)
 }
 
-func prompt(ctx context.Context) context.Context {
-	return context.WithValue(ctx, begunKey{}, time.Now())
+func within(ctx context.Context, patience time.Duration) context.Context {
+	return context.WithValue(ctx, limitKey{}, time.Now().Add(patience))
 }
 
-// endPrompt is the innermost interceptor of a connection. It ends the retries of a read of Prompt, by a code that the SDK
+// endPrompt is the innermost interceptor of a connection. It ends the retries of a call of Prompt, by a code that the SDK
 // does not retry, and lets each try connect at once instead of after gRPC's delay.
 func endPrompt(
 	ctx context.Context,
@@ -64,14 +78,14 @@ func endPrompt(
 ) error {
 	err := invoke(ctx, method, req, reply, conn, opts...)
 
-	begun, ok := ctx.Value(begunKey{}).(time.Time)
+	limit, ok := ctx.Value(limitKey{}).(time.Time)
 	if !ok || status.Code(err) != codes.Unavailable || conn.GetState() == connectivity.Ready {
 		return err
 	}
 
 	conn.ResetConnectBackoff()
 
-	if time.Since(begun) < promptTime {
+	if time.Now().Before(limit) {
 		return err
 	}
 

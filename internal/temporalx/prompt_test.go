@@ -7,13 +7,14 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
 	"google.golang.org/grpc"
 
 	"github.com/rolloutd/rolloutd/internal/temporalx"
 )
 
-// A read of a Temporal that is away fails with the reason, and not at the end of the SDK's retries, which have none.
-func TestPromptReadsSayWhyTemporalIsAway(t *testing.T) {
+// A call of a Temporal that is away fails with the reason, and not at the end of the SDK's retries, which have none.
+func TestPromptCallsSayWhyTemporalIsAway(t *testing.T) {
 	t.Parallel()
 
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -29,7 +30,7 @@ func TestPromptReadsSayWhyTemporalIsAway(t *testing.T) {
 	t.Cleanup(c.Close)
 	server.Stop()
 
-	reads := map[string]func() error{
+	calls := map[string]func() error{
 		"describe": func() error {
 			_, err := temporalx.Prompt{Client: c}.DescribeWorkflowExecution(t.Context(), "w", "")
 			return err
@@ -42,12 +43,16 @@ func TestPromptReadsSayWhyTemporalIsAway(t *testing.T) {
 			_, err := temporalx.Prompt{Client: c}.CountWorkflow(t.Context(), &workflowservice.CountWorkflowExecutionsRequest{})
 			return err
 		},
+		"start": func() error {
+			_, err := temporalx.Prompt{Client: c}.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{TaskQueue: "q"}, "w")
+			return err
+		},
 	}
-	for name, read := range reads {
+	for name, call := range calls {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			err := read()
+			err := call()
 
 			var late *serviceerror.DeadlineExceeded
 			require.ErrorAs(t, err, &late)
