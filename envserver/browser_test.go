@@ -349,6 +349,12 @@ func TestPageOfGroups(t *testing.T) {
 		b.waitForText("#group-list", part)
 	}
 
+	// the filter is in the address
+	b.eventually(`((form) => (form.elements.status.value = "running", form.requestSubmit(), true))(document.querySelector("#group-filter"))`)
+	b.eventually(`location.hash === "#/groups?status=running"`)
+	b.run(chromedp.Navigate(r.url + "/web/#/groups"))
+	b.eventually(`document.querySelector("#group-filter [name=status]").value === ""`)
+	b.waitForText("#group-list", "ended")
 	b.saveScreenshot("groups")
 	b.eventually(
 		`([...document.querySelectorAll("#group-list a")].find((a) => a.textContent === "ended").click(), true)`,
@@ -430,6 +436,9 @@ func TestPageOfProducers(t *testing.T) {
 	b.waitForText("#producer-list", "algebra")
 	b.waitForText("#delivery-list", "connection <refused>")
 	b.eventually(`document.querySelector("#delivery-list a").getAttribute("href") === "#/groups/math-39"`)
+	b.run(chromedp.Navigate(r.url + "/web/#/producers?state=pending"))
+	b.eventually(`document.querySelector("#delivery-filter [name=state]").value === "pending"`)
+	b.waitForText("#delivery-list", "connection <refused>")
 	b.saveScreenshot("producers")
 	// clicked by a script, because the list is redrawn repeatedly
 	b.eventually(`(document.querySelector("#producer-list a").click(), true)`)

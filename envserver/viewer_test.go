@@ -51,6 +51,8 @@ func TestPageShowsATranscript(t *testing.T) {
 	b.waitForText(".turn[data-turn='3'] .line.removed", "if field:")
 	b.waitForText(".turn[data-turn='4'] .call .title", "/code/notes.md")
 	b.waitForText("#rollout .facts", "step-41, step-42")
+	b.waitForText("#rollout .summary", "verify command 2 of 2 failed (exit 1)")
+	b.waitForText("#rollout .summary", "AssertionError: split('') must be []")
 	b.savePicture("transcript")
 
 	b.run(chromedp.KeyEvent("3"))

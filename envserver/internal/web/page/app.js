@@ -17,7 +17,7 @@ import { sets, task } from "./tasks.js";
 
 const pages = {
   run: (_, query) => run(query), playground: () => playground(), hosts: () => hosts.list(), rollouts: (_, query) => rollouts.list(query), rollout: (id, query) => rollout.rollout(id, query),
-  groups: () => groups.list(), group: (id) => groups.group(id), producers: () => producers.list(), producer: (id) => producers.producer(id), task: (id) => task(id), sets: () => sets(), compare: (ids) => pair(ids),
+  groups: (_, query) => groups.list(query), group: (id) => groups.group(id), producers: (_, query) => producers.list(query), producer: (id) => producers.producer(id), task: (id) => task(id), sets: () => sets(), compare: (ids) => pair(ids),
 };
 
 // The link of the page's head that a page belongs to.

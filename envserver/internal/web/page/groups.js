@@ -5,23 +5,35 @@ import { $, complain, el, facts, link, section, show, table } from "./dom.js";
 import { keep } from "./keep.js";
 import { outcome, rolloutLink, taskLink } from "./columns.js";
 
-const maxItems = 100; // of the list
-
 /** groupLink returns a link to a group's page. */
 export const groupLink = (id) => link("groups", id);
 
-/** list shows the groups, and keeps them fresh until another page is opened. */
-export async function list() {
+/** list shows the groups that the query selects, and keeps them fresh until another page is opened. */
+export async function list(query) {
+  let pages = 1;
+  const form = $("group-filter");
+  for (const { name } of [...form.elements].filter((field) => field.name)) form.elements[name].value = query.get(name) ?? "";
   const draw = async () => {
-    const query = new URLSearchParams([...new FormData($("group-filter"))].filter(([, v]) => v !== ""));
-    query.set("limit", maxItems);
-    const found = await get("groups?" + query);
-    $("group-list").replaceChildren(...table(["Group", "Task", "Outcome", { number: "Size" }, { number: "Mean reward" }, { number: "Replaced" }], found.groups.map(row)));
-    show("groups-cut", Boolean(found.next));
+    const rows = [];
+    let cursor = "";
+    for (let page = 0; page < pages && (page === 0 || cursor); page++) {
+      const found = await get("groups?" + new URLSearchParams({ ...Object.fromEntries(query), limit: 100, ...(cursor && { cursor }) }));
+      rows.push(...found.groups.map(row));
+      cursor = found.next ?? "";
+    }
+    $("group-list").replaceChildren(...table(["Group", "Task", "Outcome", { number: "Size" }, { number: "Mean reward" }, { number: "Replaced" }], rows));
+    show("groups-more", cursor !== "");
   };
-  $("group-filter").onsubmit = (event) => {
+  const again = () => draw().catch((error) => complain(error.message));
+  $("groups-more").onclick = () => {
+    pages++;
+    again();
+  };
+  form.onsubmit = (event) => {
     event.preventDefault();
-    draw().catch((error) => complain(error.message));
+    const wanted = new URLSearchParams([...new FormData(form)].filter(([, value]) => value !== ""));
+    const place = "#/groups" + (wanted.size ? "?" + wanted : "");
+    location.hash === place ? again() : (location.hash = place);
   };
   await keep(draw);
 }

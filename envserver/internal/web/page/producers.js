@@ -7,16 +7,18 @@ import { keep, seldom } from "./keep.js";
 
 const maxItems = 100; // of a list
 
-/** list shows producers and deliveries, and keeps them fresh until another page is opened. */
-export async function list() {
+/** list shows producers, and the deliveries that the query selects, and keeps them fresh until another page is opened. */
+export async function list(query) {
+  const state = query.get("state") ?? "";
+  const choice = $("delivery-filter").elements.state;
+  choice.value = state;
   const draw = async () => {
-    const state = $("delivery-filter").elements.state.value;
     const [producers, deliveries] = await Promise.all([get("producers?limit=" + maxItems), get(`deliveries?limit=${maxItems}` + (state && "&state=" + state))]);
     $("producer-list").replaceChildren(...table(["Producer", "Phase", "Outcome", "Task set", "Started"], producers.producers.map(row)));
     $("delivery-list").replaceChildren(...table(["Group", "Sink", "State", { number: "Tries" }, "Reason"], deliveries.deliveries.map(delivery)));
     $("lists-cut").hidden = !producers.next && !deliveries.next;
   };
-  $("delivery-filter").onchange = () => draw().catch((error) => complain(error.message));
+  choice.onchange = () => (location.hash = "#/producers" + (choice.value && "?state=" + choice.value));
   await keep(draw);
 }
 

@@ -23,10 +23,17 @@ export function failedTest(r) {
   if (r.grading?.why || r.grading?.status !== "graded" || !(r.reward < 1)) return "";
   const list = r.verify_results ?? [];
   const n = list.findIndex((c) => c.exit_code);
-  const lastLine = (...texts) => texts.map((text) => (text ?? "").trim().split("\n").at(-1).trim()).find(Boolean);
-  if (n >= 0) return `verify command ${n + 1} of ${list.length} failed (exit ${list[n].exit_code}): ${(lastLine(list[n].stderr, list[n].stdout) ?? `${list[n].cmd.split("\n")[0]}, without output`).slice(0, 300)}`;
-  const said = lastLine(r.verifier_stderr, r.verifier_stdout);
-  return said ? `the test script ended with: ${said.slice(0, 300)}` : "";
+  if (n >= 0) return `verify command ${n + 1} of ${list.length} failed (exit ${list[n].exit_code}): ${(telling(list[n].stderr, list[n].stdout) ?? `${list[n].cmd.split("\n")[0]}, without output`).slice(0, 300)}`;
+  const said = telling(r.verifier_stderr, r.verifier_stdout);
+  return said ? `the test script wrote: ${said.slice(0, 300)}` : "";
+}
+
+const fault = /error|exception|assert|no such|not found|denied|cannot|expected/i;
+
+// telling is the line of outputs that most likely says what is wrong: the last one that names a fault, else the last one.
+function telling(...outputs) {
+  const all = outputs.map((text) => (text ?? "").split("\n").map((line) => line.trim()).filter(Boolean));
+  return all.map((lines) => lines.findLast((line) => fault.test(line))).find(Boolean) ?? all.map((lines) => lines.at(-1)).find(Boolean);
 }
 
 // ran shows the commands and the script of a verifier.
