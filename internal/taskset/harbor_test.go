@@ -174,6 +174,21 @@ func TestHarborVariables(t *testing.T) {
 	require.Contains(t, args["solution"].([]string)[2], "export ANSWER='42'; chmod +x")
 }
 
+// Older tasks write sizes as text.
+func TestHarborSizesAsText(t *testing.T) {
+	t.Parallel()
+
+	for _, size := range []string{"10G", "10gb", "10GiB", "10240M"} {
+		task, err := open(t, folder(t, harborTask(map[string]string{
+			"task.toml":     "[environment]\ndocker_image = \"app:1\"\nstorage = \"" + size + "\"\n",
+			"tests/test.sh": "#!/bin/bash\necho 1\n",
+		}))).Task(0)
+		require.NoError(t, err)
+
+		require.EqualValues(t, 10240, task.Arguments()["sandbox"].(map[string]any)["disk_mib"], size)
+	}
+}
+
 // Harbor runs the test script by its first line.
 func TestHarborInterpreter(t *testing.T) {
 	t.Parallel()
