@@ -109,10 +109,7 @@ func (l layer) write(out io.Writer, v view, copied []folder) ([]int64, error) {
 		maps.Copy(links, l.links.C)
 	}
 
-	maps.Copy(links, map[string]string{
-		// test scripts of container images use these paths
-		"/tests": wire.VerifierTests, "/logs/verifier": wire.VerifierLogs,
-	})
+	maps.Copy(links, wire.TestLinks())
 
 	for _, at := range slices.Sorted(maps.Keys(links)) {
 		w.link(at, links[at])

@@ -30,13 +30,20 @@ const HostnameFile = "sandbox\n"
 // Overlay returns the additions to the image above its layers. The home and the folder for temporary files are the
 // image's.
 func (g *Guest) Overlay() launcher.Overlay {
-	return launcher.Overlay{
+	o := launcher.Overlay{
 		Folders:  append(g.folders(), g.Volumes...),
 		Points:   g.points(),
 		Shared:   []string{wire.Tmp},
 		Files:    map[string]string{"/etc/hosts": Hosts(g.Hosts), "/etc/hostname": HostnameFile},
 		Accounts: accounts(g.Account.VerifierID()),
 	}
+
+	// also where the image has files of its own there, such as a reward of the author's trials
+	if g.Verifier {
+		o.Instead = wire.TestLinks()
+	}
+
+	return o
 }
 
 // points returns the folders that are mount points, or the sandbox's own: of the home, and those that the agent changed.

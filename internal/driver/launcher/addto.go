@@ -57,6 +57,12 @@ func (o Overlay) AddTo(at string) error {
 		}
 	}
 
+	for p, target := range o.Instead {
+		if err := o.replace(root, p, target); err != nil {
+			return fmt.Errorf("%s of the image: %w", p, err)
+		}
+	}
+
 	links := o.Links
 	if !exists(root, o.Unless) {
 		links = maps.Clone(o.Links)
@@ -151,11 +157,21 @@ func (o Overlay) folder(root *os.Root, p string) error {
 	return nil
 }
 
-// link makes a link unless the image has something there; an empty folder, as images of tasks have it for their
-// verifier, gives way. It makes a missing folder, and follows a folder that is a link within the image.
+// replace makes a link in place of whatever the image has there. In an image whose folder is a link out of it, nothing is
+// replaced.
+func (o Overlay) replace(root *os.Root, p, target string) error {
+	if err := root.RemoveAll(strings.Trim(p, "/")); err != nil {
+		return nil //nolint:nilerr // as in link
+	}
+
+	return o.link(root, p, target)
+}
+
+// link makes a link unless the image has something there. It makes a missing folder, and follows a folder that is a link
+// within the image.
 func (o Overlay) link(root *os.Root, p, target string) error {
 	name := strings.Trim(p, "/")
-	if st, err := root.Lstat(name); err == nil && (!st.IsDir() || root.Remove(name) != nil) {
+	if _, err := root.Lstat(name); err == nil {
 		return nil
 	}
 

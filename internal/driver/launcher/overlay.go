@@ -35,6 +35,8 @@ type Overlay struct {
 	Folders []string `json:"folders,omitempty"`
 	// Volumes are folders of the host that are mounted at At/NAME, with mapped ids: name → folder.
 	Volumes map[string]string `json:"volumes,omitempty"`
+	// Instead are links that replace what the image has at their paths: path → target.
+	Instead map[string]string `json:"instead,omitempty"`
 	// Links are created if missing: path → target. Foreign ones are created only in an image without the file Unless.
 	Links   map[string]string `json:"links"`
 	Foreign map[string]string `json:"foreign"`

@@ -1,7 +1,6 @@
 package local
 
 import (
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,7 +11,6 @@ import (
 	"github.com/rolloutd/rolloutd/internal/driver/launcher"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/image"
-	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
 // root sets up the root file system. The stage mounts that of an OCI image. Any other is read-only: the
@@ -49,16 +47,10 @@ func (d *Driver) root(c *composer) {
 
 // overlay returns the stage's configuration for the image.
 func (d *Driver) overlay(use *image.Use, at string, base int, spec driver.Spec, g imageconfig.Guest) *launcher.Overlay {
-	links := maps.Clone(d.links.Bash)
-	// test scripts of container images use these paths
-	if g.Verifier {
-		maps.Copy(links, map[string]string{"/tests": wire.VerifierTests, "/logs/verifier": wire.VerifierLogs})
-	}
-
 	o := g.Overlay()
 	o.At, o.Layers, o.SizeMiB, o.Base, o.IDs = at, use.Layers, spec.HomeMiB, base, imageUIDs
 	o.Points = append(o.Points, "/proc", "/dev", "/run", "/etc", "/verifier", ownMount)
-	o.Links, o.Foreign, o.Unless = links, d.links.C, hostlibs.Loader
+	o.Links, o.Foreign, o.Unless = d.links.Bash, d.links.C, hostlibs.Loader
 
 	return &o
 }

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -116,7 +117,8 @@ func unlinkTests(at string) error {
 	}
 	defer root.Close()
 
-	for name, target := range map[string]string{"tests": wire.VerifierTests, "logs/verifier": wire.VerifierLogs} {
+	for at, target := range wire.TestLinks() {
+		name := strings.TrimPrefix(at, "/")
 		if to, err := root.Readlink(name); err != nil || to != target {
 			continue
 		}

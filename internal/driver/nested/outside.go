@@ -68,7 +68,7 @@ func outside(c Config) error {
 
 // prepareMachine adds the sandbox's files to the machine and sets its limits. It returns the open LogFile.
 func prepareMachine(c *Config, shared *inherited, program string) (*os.File, error) {
-	if err := addSandboxFiles(program); err != nil {
+	if err := addSandboxFiles(c, program); err != nil {
 		return nil, err
 	}
 
@@ -112,7 +112,7 @@ func ids() []syscall.SysProcIDMap {
 }
 
 // addSandboxFiles adds the sandbox's files to those of the machine.
-func addSandboxFiles(program string) error {
+func addSandboxFiles(c *Config, program string) error {
 	accounts := func(user, grader string) []launcher.Account {
 		return []launcher.Account{
 			{Name: "user", ID: wire.AgentID, Rest: user},
@@ -123,14 +123,16 @@ func addSandboxFiles(program string) error {
 
 	o := launcher.Overlay{
 		Points: []string{wire.AgentHome, verifier, Folder, "/tmp", "/var/tmp", "/run", "/dev", "/proc", "/sys"},
-		Links: map[string]string{
-			Folder + "/bin/" + runas.Name: program, "/tests": wire.VerifierTests, "/logs/verifier": wire.VerifierLogs,
-		},
+		Links:  map[string]string{Folder + "/bin/" + runas.Name: program},
 		Accounts: map[string][]launcher.Account{
 			"/etc/passwd": accounts(line(wire.AgentID, wire.AgentHome), line(wire.VerifierID, wire.VerifierHome)),
 			"/etc/group":  accounts(":", ":"),
 		},
 	}
+	if c.Verifier {
+		o.Instead = wire.TestLinks()
+	}
+
 	if err := o.AddTo("/"); err != nil {
 		return err
 	}

@@ -208,6 +208,11 @@ const (
 	VerifierRun = "/verifier/run"
 )
 
+// TestLinks returns where test scripts of container images find the verifier's folders: link → folder.
+func TestLinks() map[string]string {
+	return map[string]string{"/tests": VerifierTests, "/logs/verifier": VerifierLogs}
+}
+
 // Info describes a sandboxd.
 type Info struct {
 	Version   string    `json:"version"`
