@@ -12,7 +12,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/image/imagetest"
 )
 
-// harborHabits is a Harbor task with what authors take for granted: the solution finds its neighbours by its own path, the
+// harborHabits is a Harbor task with what authors take for granted: the solution finds files beside it by its own path, the
 // tests replace what the image has in /logs and /tests, and another program than test.sh writes the reward. The work is
 // also in a second place.
 func harborHabits(second string) map[string]string {
