@@ -32,6 +32,7 @@ export async function rollout(id, query) {
   const place = new URLSearchParams(query);
   $("rollout").replaceChildren(); // what is left of another one would answer to clicks
   let state = await get(path);
+  if (signal.aborted) return; // another page is open
   let head = null; // of the result, when the rollout has ended
   const usual = state.phase === "done" && !(state.outcome === "completed" && state.reward >= 1) ? "verifier" : "timeline"; // the tab
 
@@ -58,6 +59,7 @@ export async function rollout(id, query) {
   const truth = tokens(path, () => head?.untrained, (changes) => remember(changes));
 
   const remember = (changes) => {
+    if (signal.aborted) return; // the address is another page's
     for (const [key, value] of Object.entries(changes)) value === undefined ? place.delete(key) : place.set(key, value);
     history.replaceState(null, "", `#/rollouts/${encodeURIComponent(id)}${place.size ? "?" + place : ""}`);
   };
