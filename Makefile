@@ -23,7 +23,7 @@ export GOFLAGS := $(filter-out -trimpath,$(shell go env GOFLAGS)) -trimpath
 # The platforms of `make release`.
 ARCHS := amd64 arm64
 
-.PHONY: demo build release deps test test-deps test-root test-plain test-dev lint format generate redteam crash image learn clean
+.PHONY: demo build release deps test test-deps test-root test-root test-dev lint format generate redteam crash image learn clean
 
 # A rollout of OpenCode on the example task, with the scripted model. AGENT=react runs the tool agent.
 demo: deps build
@@ -50,24 +50,24 @@ deps:
 test-deps:
 	@deploy/deps.sh --test
 
-# Lint has the machine alone. Tests wait for other processes half of their time: both modules run at once, with more packages
-# and tests at once than there are cores. Those of the nested module, which wait longer, get the processor first.
+# Lint has the machine alone. The tests of the root module need the processor, those of the nested module wait most of their
+# time for other processes: both run at once, and the waiting ones get the processor first. Twice as many at once take longer:
+# most of the time then goes into changes between processes.
 test: test-deps lint $(SUM)
-	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target test-root test-plain test-dev
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-root test-dev
 
 # Never from the cache: Go does not know that a test builds and runs this project's programs. Without vet, which lint runs.
-test-root: $(SUM)
-	CGO_ENABLED=1 nice -n 5 $(SUM) --format standard-quiet -- -count=1 -race -vet=off -p 4 -timeout 30m ./...
-
 # The tests that measure the memory of requests and replies, and those of the page in a browser, are built without the race
 # detector, under which decoding megabytes takes ten times as long, and the page four times; other tests run the same code
 # under it.
-test-plain:
-	nice -n 5 go test -count=1 -vet=off -timeout 20m ./envserver ./internal/gateway -run 'TestMemoryOf|TestPage|TestSavedPage'
+test-root: $(SUM)
+	CGO_ENABLED=1 nice -n 5 $(SUM) --format standard-quiet -- -count=1 -race -vet=off -timeout 30m ./...
+	nice -n 5 go test -count=1 -vet=off -timeout 10m ./envserver ./internal/gateway -run 'TestMemoryOf|TestPage|TestSavedPage'
 
-# The nested module embeds the Temporal server, which is slow to build with the race detector and not our code.
+# The nested module embeds the Temporal server, which is slow to build with the race detector and not our code. More of its
+# tests run at once than there are cores.
 test-dev: $(SUM)
-	cd $(DEV) && $(SUM) --format standard-quiet -- -count=1 -vet=off -parallel 8 -timeout 40m ./...
+	cd $(DEV) && $(SUM) --format standard-quiet -- -count=1 -vet=off -parallel 4 -timeout 40m ./...
 
 # golangci-lint (which includes go vet) over both modules, then known vulnerabilities. Results are cached between runs.
 lint: $(LINT) $(VULN)

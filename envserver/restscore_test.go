@@ -25,19 +25,18 @@ func TestScoreOfTurns(t *testing.T) {
 	r.begin("r1")
 
 	for body, want := range map[string]string{
-		`{}`:                                                         "score: is missing",
-		`{"score":"nan"}`:                                            "score: must be ",
-		`{"score":1e999}`:                                            "score: must be ",
-		`{"score":1,"rewards":{"a":"x"}}`:                            `rewards["a"]: must be `,
-		`{"score":1,"rewards":[1]}`:                                  "rewards: must be ",
-		`{"score":1,"turns":[{"turn":1}]}`:                           "turns[0].reward: is missing",
-		`{"score":1,"turns":[{"reward":1}]}`:                         "turns[0]: must have turn or call_id",
-		`{"score":1,"turns":[{"turn":3,"reward":1}]}`:                "turns[0]: the trace has no turn 3: it has the turns 1 to 2",
-		`{"score":1,"turns":[{"turn":-1,"reward":1}]}`:               "turns[0]: the trace has no turn -1",
-		`{"score":1,"turns":[{"call_id":"c9","reward":1}]}`:          `turns[0]: the trace has no turn with the call_id "c9"`,
-		`{"score":1,"turns":[{"turn":1,"call_id":"c2","reward":1}]}`: `call_id "c2" is turn 2, not 1`,
+		`{}`:                                                                      "score: is missing",
+		`{"score":"nan"}`:                                                         "score: must be ",
+		`{"score":1,"rewards":{"a":"x"}}`:                                         `rewards["a"]: must be `,
+		`{"score":1,"rewards":[1]}`:                                               "rewards: must be ",
+		`{"score":1,"turns":[{"turn":1}]}`:                                        "turns[0].reward: is missing",
+		`{"score":1,"turns":[{"reward":1}]}`:                                      "turns[0]: must have turn or call_id",
+		`{"score":1,"turns":[{"turn":3,"reward":1}]}`:                             "turns[0]: the trace has no turn 3: it has the turns 1 to 2",
+		`{"score":1,"turns":[{"turn":-1,"reward":1}]}`:                            "turns[0]: the trace has no turn -1",
+		`{"score":1,"turns":[{"call_id":"c9","reward":1}]}`:                       `turns[0]: the trace has no turn with the call_id "c9"`,
+		`{"score":1,"turns":[{"turn":1,"call_id":"c2","reward":1}]}`:              `call_id "c2" is turn 2, not 1`,
 		`{"score":1,"turns":[{"turn":2,"reward":1},{"call_id":"c2","reward":0}]}`: `turn 2 has two called ""`,
-		`{"score":1,"turn":[]}`: "turn: unknown argument",
+		`{"score":1,"turn":[]}`:                                                   "turn: unknown argument",
 	} {
 		status, _, out := r.do("POST", "/rollouts/r1/score", body)
 		require.Equal(t, http.StatusUnprocessableEntity, status, body)

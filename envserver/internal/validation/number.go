@@ -66,16 +66,24 @@ func (c *Checker) addNoInteger(field string) {
 	c.addIssue(field, "int_type", "Input should be a valid integer", nil)
 }
 
-// number converts a decoded number, or a string with one.
+// number converts a decoded number, or a string with one. The MCP library decodes numbers as float64.
 func number(v any) (float64, bool) {
-	if s, ok := v.(string); ok {
-		v = json.Number(strings.TrimSpace(s))
+	switch v := v.(type) {
+	case float64:
+		return v, true
+	case json.Number:
+		return parse(string(v))
+	case string:
+		return parse(strings.TrimSpace(v))
+	default:
+		return 0, false
 	}
+}
 
-	n, ok := v.(json.Number)
-	f, err := n.Float64()
+func parse(text string) (float64, bool) {
+	f, err := strconv.ParseFloat(text, 64)
 
-	return f, ok && err == nil
+	return f, err == nil
 }
 
 func isWhole(f float64) bool { return f == math.Trunc(f) && !math.IsInf(f, 0) }
