@@ -23,7 +23,7 @@ export GOFLAGS := $(filter-out -trimpath,$(shell go env GOFLAGS)) -trimpath
 # The platforms of `make release`.
 ARCHS := amd64 arm64
 
-.PHONY: demo build release deps test test-deps test-root test-root test-dev lint format generate redteam crash image learn clean
+.PHONY: demo build release deps test test-deps test-root test-dev lint format generate redteam crash image learn clean
 
 # A rollout of OpenCode on the example task, with the scripted model. AGENT=react runs the tool agent.
 demo: deps build
