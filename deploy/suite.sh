@@ -32,6 +32,10 @@ suite() { # NAME
 		make test-deps
 		cd $dev && ROLLOUTD_TEST_NOMAD=$(nomad) go test -count=1 -timeout 60m ./e2e -run TestNomad -v
 		;;
+	kubernetes) # deploy/kubernetes on a real Kubernetes of one node, as root. Building it takes eight minutes of CPU time, once.
+		make test-deps
+		deploy/kubernetes.sh
+		;;
 	compose) # docker-compose.yml on Docker Compose v2: healthy, a rollout, nothing left. Takes the ports of the roles.
 		compose
 		;;

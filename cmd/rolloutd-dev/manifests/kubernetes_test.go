@@ -81,7 +81,7 @@ func TestKubernetes(t *testing.T) {
 	}
 }
 
-// The overlay in docs/deployment.md sets the image, the configuration and the number of hosts.
+// The overlay in docs/deployment.md sets the image, the configuration, the number of hosts and what one requests.
 func TestDocumentedOverlay(t *testing.T) {
 	t.Parallel()
 
@@ -115,6 +115,26 @@ func TestDocumentedOverlay(t *testing.T) {
 	require.NotContains(t, string(text), "s3://rollouts")
 	require.Contains(t, string(text), "s3://mine")
 	require.Contains(t, string(text), "replicas: 3")
+
+	hosts := map[string]corev1.Container{}
+
+	for _, r := range rendered.Resources() {
+		if r.GetKind() != "StatefulSet" {
+			continue
+		}
+
+		text, err := r.AsYAML()
+		require.NoError(t, err)
+
+		var s appsv1.StatefulSet
+		strict(t, text, &s)
+		add(hosts, s.Spec.Template.Spec)
+	}
+
+	require.Len(t, hosts, 2)
+	worker := hosts["worker"]
+	require.Equal(t, "6Gi", worker.Resources.Requests.Memory().String())
+	require.Contains(t, worker.Env, corev1.EnvVar{Name: "ROLLOUTD_WORKER_CAPACITY", Value: "2"})
 }
 
 func add(roles map[string]corev1.Container, pod corev1.PodSpec) {
