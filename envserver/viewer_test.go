@@ -32,6 +32,45 @@ func startViewer(t *testing.T, session []agentCall, query string) browser {
 	return b
 }
 
+// A rollout whose answers arrive after its page was left does not change the address.
+func TestPageLeavesARolloutThatLoads(t *testing.T) {
+	t.Parallel()
+	b := startViewer(t, mendingSession(), "?tab=timeline&turn=2")
+	openList := func() {
+		b.eventually(`Boolean(location.hash = "#/rollouts")`)
+		b.waitForText("#list tbody", "mend-parser-7")
+	}
+
+	openList()
+
+	// answers about the rollout wait for release
+	b.eventually(`(() => {
+		const ask = window.fetch;
+		const held = new Promise((resolve) => window.release = resolve);
+		window.waiting = 0;
+		window.answered = 0;
+		window.fetch = async (url, options) => {
+			if (!String(url).includes("rollouts/mend-parser-7")) return ask(url, options);
+			waiting++;
+			const answer = await ask(url, { ...options, signal: undefined });
+			await held;
+			setTimeout(() => answered++, 100);
+			return answer;
+		};
+		location.hash = "#/rollouts/mend-parser-7?tab=tokens&turn=3";
+		return true;
+	})()`)
+	b.eventually(`waiting > 0`)
+
+	openList()
+	b.eventually(`(release(), true)`)
+	b.eventually(`answered >= waiting`)
+
+	at, err := chromedp.Run(b.ctx, chromedp.Evaluate[string]("location.hash"))
+	require.NoError(t, err)
+	require.Equal(t, "#/rollouts", at)
+}
+
 // A reader sees each tool call as what it is, finds the failing command of the verifier, and searches.
 func TestPageShowsATranscript(t *testing.T) {
 	t.Parallel()

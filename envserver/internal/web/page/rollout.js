@@ -58,10 +58,12 @@ export async function rollout(id, query) {
   const left = transcript(path, { onTurns: () => redraw("timeline", "calls"), onShow: (turn) => openTokens({ turn }), onTurn: (turn) => openTurn(turn) });
   const truth = tokens(path, () => head?.untrained, (changes) => remember(changes));
 
+  const address = "#/rollouts/" + encodeURIComponent(id);
   const remember = (changes) => {
-    if (signal.aborted) return; // the address is another page's
+    // A new address is there before its page.
+    if (signal.aborted || location.hash.split("?")[0] !== address) return;
     for (const [key, value] of Object.entries(changes)) value === undefined ? place.delete(key) : place.set(key, value);
-    history.replaceState(null, "", `#/rollouts/${encodeURIComponent(id)}${place.size ? "?" + place : ""}`);
+    history.replaceState(null, "", address + (place.size ? "?" + place : ""));
   };
   // turnTo shows one side where the window has room for one only.
   const turnTo = (details) => {
