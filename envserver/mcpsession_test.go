@@ -404,4 +404,11 @@ func TestListHasTheCallsOfEpisodes(t *testing.T) {
 
 	_, _, body = r.do("GET", "/rollouts", "")
 	require.NotContains(t, body, "tool_calls")
+
+	// one that has ended has none
+	r.fake.finish(r.fake.ids()[0])
+
+	_, _, body = r.do("GET", "/rollouts?detail=true", "")
+	require.Contains(t, body, `"phase":"done"`)
+	require.NotContains(t, body, "tool_calls")
 }

@@ -22,17 +22,26 @@ import (
 	"github.com/rolloutd/rolloutd/internal/temporalx/searchattr"
 )
 
-// running are two episodes that run.
-type running struct{ rollouts.Temporal }
+// running are the ids of episodes that run, in pages.
+type running struct {
+	rollouts.Temporal
+	pages [][]string
+}
 
-func (running) ListWorkflow(
-	context.Context, *workflowservice.ListWorkflowExecutionsRequest,
+func (r running) ListWorkflow(
+	_ context.Context, request *workflowservice.ListWorkflowExecutionsRequest,
 ) (*workflowservice.ListWorkflowExecutionsResponse, error) {
 	agent, err := converter.GetDefaultDataConverter().ToPayload(rollout.AgentInteractive)
 	memo := &commonpb.Memo{Fields: map[string]*commonpb.Payload{searchattr.MemoAgent: agent}}
 	list := &workflowservice.ListWorkflowExecutionsResponse{}
 
-	for _, id := range []string{"live-1", "live-2"} {
+	// a token has the number of its page as its length
+	page := len(request.NextPageToken)
+	if page+1 < len(r.pages) {
+		list.NextPageToken = make([]byte, page+1)
+	}
+
+	for _, id := range r.pages[page] {
 		list.Executions = append(list.Executions, &workflowpb.WorkflowExecutionInfo{
 			Execution: &commonpb.WorkflowExecution{WorkflowId: rollout.WorkflowID(id)},
 			Status:    enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, Memo: memo,
@@ -62,14 +71,9 @@ func TestListByAgent(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, index.Close()) })
 	require.NoError(t, index.Update(t.Context()))
 
-	client := rollouts.New(running{}, rollout.TaskQueue, st, converter.GetDefaultDataConverter(), nil)
-	s := searchable{client, search{index}}
-
-	for limit, pages := range map[int][]int{2: {2, 2, 1}, 3: {3, 2}, 5: {5}, 10: {5}} {
-		var (
-			ids   []string
-			sizes []int
-		)
+	list := func(limit int, live ...[]string) (ids []string, sizes []int) {
+		client := rollouts.New(running{pages: live}, rollout.TaskQueue, st, converter.GetDefaultDataConverter(), nil)
+		s := searchable{client, search{index}}
 
 		for f := (rollout.Filter{Agent: rollout.AgentInteractive, Limit: limit}); ; {
 			page, err := s.List(t.Context(), f)
@@ -81,11 +85,27 @@ func TestListByAgent(t *testing.T) {
 			}
 
 			if f.Cursor = page.Next; page.Next == "" {
-				break
+				return ids, sizes
 			}
 		}
+	}
 
+	for _, test := range []struct {
+		limit int
+		live  [][]string
+		sizes []int
+	}{
+		{2, [][]string{{"live-1", "live-2"}}, []int{2, 2, 1}},
+		{3, [][]string{{"live-1", "live-2"}}, []int{3, 2}},
+		{5, [][]string{{"live-1", "live-2"}}, []int{5}},
+		{10, [][]string{{"live-1", "live-2"}}, []int{5}},
+
+		// Temporal has another page
+		{1, [][]string{{"live-1"}, {"live-2"}}, []int{1, 1, 1, 1, 1}},
+		{3, [][]string{{"live-1"}, {"live-2"}}, []int{1, 3, 1}},
+	} {
+		ids, sizes := list(test.limit, test.live...)
 		require.Equal(t, []string{"live-1", "live-2", "ended-0", "ended-1", "ended-2"}, ids)
-		require.Equal(t, pages, sizes)
+		require.Equal(t, test.sizes, sizes)
 	}
 }

@@ -3,6 +3,8 @@ package e2b_test
 import (
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -18,6 +20,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandbox"
 	"github.com/rolloutd/rolloutd/internal/sandbox/sandboxtest"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
 // small returns a spec that belongs to no rollout.
@@ -235,6 +238,25 @@ func TestIsolation(t *testing.T) {
 		strings.HasPrefix(p.Bash("id").Stdout, "uid=1000(user) gid=1000(user)"),
 		"the agent is no user of the machine",
 	)
+}
+
+// A verifier writes its reward and reads its tests where the template has files at these paths.
+func TestVerifierWhereTheTemplateHasItsPaths(t *testing.T) {
+	t.Parallel()
+	s := e2btest.ForTest(t)
+
+	old := filepath.Join(t.TempDir(), "reward.txt")
+	require.NoError(t, os.WriteFile(old, []byte("1\n"), 0o600))
+	require.NoError(t, s.AddProgram("/logs/verifier/reward.txt", old))
+	require.NoError(t, s.AddProgram("/tests/given", old))
+
+	p := sandboxtest.New(t, open(t, options(t, s)), driver.Spec{
+		Labels: map[string]string{driver.LabelPurpose: driver.PurposeVerifier},
+	}).User(wire.VerifierUser)
+
+	ran := p.Bash(`set -e; cat /tests/* /logs/verifier/* || echo nothing
+		echo run > /verifier/tests/test.sh; cat /tests/test.sh; echo 0 > /logs/verifier/reward.txt; cat /verifier/logs/reward.txt`)
+	require.Equal(t, "nothing\nrun\n0\n", ran.Stdout, ran.Stderr)
 }
 
 // A machine without cgroups reports no counts of killed or refused processes. It reports its full folders.

@@ -179,11 +179,17 @@ func TestCallRunsOnce(t *testing.T) {
 	again, err = e.Call(t.Context(), call("a", "bash", `{"command":"ls"}`))
 	require.NoError(t, err)
 	require.Equal(t, first, again)
+
+	begin := time.Now()
 	second, err := e.Call(t.Context(), call("b", "search", ""))
 	require.NoError(t, err)
 	require.Equal(t, 2, second.Steps)
 	require.Equal(t, []string{"bash", "search"}, e.Status().ToolsUsed)
 	require.Equal(t, 1, tools.of("a"))
+
+	status := e.Status()
+	require.NotNil(t, status.LastAt)
+	require.False(t, status.LastAt.Before(begin), "it is of the last call")
 }
 
 // A call that failed because of infrastructure does not count as a step, and its id can be used again.

@@ -26,7 +26,8 @@ const (
 )
 
 // FillUsersImage fills the folder with the root file system of Harness.UsersImage. Its user app has the id
-// that a verifier has elsewhere, and is in root's group and in another. It needs root.
+// that a verifier has elsewhere, and is in root's group and in another. The image has files at the paths of a verifier.
+// It needs root.
 func FillUsersImage(folder string) error {
 	programs := append([]string{
 		"chown", "chroot", "mknod", "mount", "setpriv", "timeout", "umount", "unshare",
@@ -36,6 +37,7 @@ func FillUsersImage(folder string) error {
 	for path, text := range map[string]string{
 		"app/main": "original\n", "app/lib/part": "part\n", "srv/data/rows": "rows\n",
 		"opt/tool/run.py": "run\n", "opt/rows": "rows\n",
+		"tests/given": "image\n", "logs/verifier/reward.txt": "1\n",
 		"home/user/given": "home\n", "home/user/app/main": "below home\n", "tmp/given": "tmp\n", "tmp/x/main": "below tmp\n",
 		"etc/passwd": "root:x:0:0:root:/root:/bin/sh\napp:x:1001:0:App:/app:/bin/sh\nother:x:1000:1000::/:/bin/sh\n",
 		"etc/group":  "root:x:0:\nshared:x:50:app\n",
@@ -253,6 +255,9 @@ func rootIsConfined(t *testing.T, h Harness) {
 func rootBesideVerifier(t *testing.T, h Harness) {
 	p := h.rooted(t, driver.PurposeVerifier)
 	v := p.User(wire.VerifierUser)
+
+	// what the image has at these paths neither hinders the verifier nor is in them
+	require.Equal(t, "0\n", v.Bash("ls /tests/ /logs/verifier/ | grep -c -e given -e reward").Stdout)
 	require.Zero(
 		t,
 		v.Bash(
@@ -404,6 +409,9 @@ func userOfAnImage(t *testing.T, h Harness) {
 func userBesideVerifier(t *testing.T, h Harness) {
 	p := h.asUser(t, driver.PurposeVerifier)
 	v := p.User(wire.VerifierUser)
+
+	// what the image has at these paths neither hinders the verifier nor is in them
+	require.Equal(t, "0\n", v.Bash("ls /tests/ /logs/verifier/ | grep -c -e given -e reward").Stdout)
 	require.Zero(
 		t,
 		v.Bash(

@@ -92,7 +92,7 @@ func New(t *testing.T, d driver.Driver, defaults driver.Spec) *Place {
 
 	b := sandbox.New(d, sandbox.Options{Defaults: small(defaults)})
 	id := "test-" + rand.Text()
-	s, err := b.Create(t.Context(), id, rollout.Sandbox{}, nil)
+	s, err := b.Create(t.Context(), id, rollout.Sandbox{}, defaults.Labels)
 	require.NoError(t, err)
 	t.Cleanup(func() { destroy(t, b, id) })
 
