@@ -6,16 +6,9 @@ wheel=$(realpath "$1")
 cd "$(dirname "$0")/.."
 
 # bin/roots/user is kept, and each run has a copy of it: what README.md wants, and nothing else.
-debian=bin/roots/user
-if [ ! -e "$debian/.complete" ]; then
-	rm -rf "$debian"
-	mkdir -p "$debian"
-	debootstrap --variant=minbase --include=bubblewrap,ripgrep,python3-venv,ca-certificates trixie "$debian"
-	touch "$debian/.complete"
-fi
 tmp=$(mktemp -d)
 trap 'rm -rf --one-file-system "$tmp"' EXIT
-cp -a "$debian" "$tmp/root"
+deploy/debian.sh bin/roots/user "bubblewrap ripgrep python3-venv ca-certificates" "$tmp/root"
 cp "$wheel" "$tmp/root/root/"
 cp /etc/resolv.conf "$tmp/root/etc/"
 

@@ -54,6 +54,10 @@ suite() { # NAME
 		make release ARCHS="$(go env GOARCH)"
 		deploy/cleanroot.sh dist/rolloutd-*.whl
 		;;
+	systemd) # The units in a Debian that systemd boots, as docs/deployment.md says. As root; fetches 100 MB of Debian once.
+		make build
+		deploy/systemd.sh
+		;;
 	release) # The same bytes of a second `make release`. Takes half an hour.
 		make release
 		same
