@@ -61,7 +61,9 @@ type Index struct {
 // the texts of the rollouts that ended first; 0: no bound.
 func Open(ctx context.Context, file string, s *store.Store, maxBytes int64, log *slog.Logger) (*Index, error) {
 	db, err := open(ctx, file)
-	if err != nil {
+
+	// The file of a server that is stopped while it opens it is sound.
+	if err != nil && ctx.Err() == nil {
 		log.WarnContext(ctx, "the index of transcripts is made again", "file", file, "error", err)
 
 		if err = Remove(file); err == nil {

@@ -2,6 +2,7 @@ package searchindex_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -334,6 +335,25 @@ func TestIndexIsMadeAgain(t *testing.T) {
 	info, err := os.Stat(d.file)
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o600), info.Mode().Perm(), "the transcripts are private")
+}
+
+// A server that is stopped while it opens the file keeps it.
+func TestIndexOutlivesAStopAtItsOpening(t *testing.T) {
+	t.Parallel()
+
+	d := newDeployment(t)
+	before, err := os.Stat(d.file)
+	require.NoError(t, err)
+
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+
+	_, err = searchindex.Open(stopped, d.file, d.store, 0, slog.New(slog.DiscardHandler))
+	require.ErrorIs(t, err, context.Canceled)
+
+	after, err := os.Stat(d.file)
+	require.NoError(t, err)
+	require.True(t, os.SameFile(before, after))
 }
 
 // Two servers of one data folder may keep the index.
