@@ -86,6 +86,9 @@ server {
 }
 client { 
   enabled = true
+  # Nomad gives ports without a look at who listens; these are none of freePorts
+  min_dynamic_port = 12000
+  max_dynamic_port = 14999
   %s
   options = { 
     "driver.allowlist"     = %q
