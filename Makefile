@@ -4,7 +4,7 @@
 BIN := $(CURDIR)/bin
 DEV := cmd/rolloutd-dev
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
-LDFLAGS := -X github.com/rolloutd/rolloutd/internal/daemon.Version=$(VERSION)
+LDFLAGS := -s -w -X github.com/rolloutd/rolloutd/internal/daemon.Version=$(VERSION)
 
 # Tools are built from the Go module proxy, under names with their version: a new version is installed, an old one is kept.
 TOOLS := $(BIN)/tools

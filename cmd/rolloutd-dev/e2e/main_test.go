@@ -38,7 +38,8 @@ func run(m *testing.M) int {
 		{"rolloutd", "../../..", "./cmd/rolloutd"},
 		{"rolloutd-dev", "..", "."},
 	} {
-		cmd := exec.Command("go", "build", "-o", filepath.Join(bin, b.name), b.pkg)
+		// without symbols, which take half of the time to link
+		cmd := exec.Command("go", "build", "-ldflags", "-s -w", "-o", filepath.Join(bin, b.name), b.pkg)
 		cmd.Dir = b.module
 
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
