@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -29,7 +30,7 @@ func newNamespace(ids string) (*namespace, error) {
 	n := &namespace{ids: ids}
 
 	var err error
-	if n.info, n.childInfo, err = os.Pipe(); err != nil {
+	if n.info, n.childInfo, err = infoPipe(); err != nil {
 		return nil, err
 	}
 
@@ -41,6 +42,23 @@ func newNamespace(ids string) (*namespace, error) {
 	}
 
 	return n, nil
+}
+
+// infoPipe makes the pipe of the description. The child's end can read, too: bwrap would be killed by its write to a pipe
+// without a reader, if the driver has died, and the process that it describes would wait for it for ever.
+func infoPipe() (driver, child *os.File, err error) {
+	driver, writer, err := os.Pipe()
+	if err != nil {
+		return nil, nil, err
+	}
+	defer writer.Close()
+
+	child, err = os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", writer.Fd()), os.O_RDWR, 0)
+	if err != nil {
+		return nil, nil, errors.Join(err, driver.Close())
+	}
+
+	return driver, child, nil
 }
 
 // close closes the driver's ends; the child's are among its files. A sandbox that was not started then has

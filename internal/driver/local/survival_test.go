@@ -205,6 +205,18 @@ func TestCreatorIsKilled(t *testing.T) {
 	}
 }
 
+// What a creator leaves that is killed right after the start of the sandbox ends without a later call.
+func TestSandboxWithoutItsCreatorEnds(t *testing.T) {
+	t.Parallel()
+
+	dir := t.TempDir()
+	d := open(t, local.Options{Dir: dir})
+	require.NoError(t, d.CreateHalf(t.Context(), "half", tiny(), false))
+	t.Cleanup(func() { require.NoError(t, d.Destroy(cleanupContext(t), "half")) })
+
+	require.Eventually(t, func() bool { return len(membersOf(t, dir)) == 0 }, time.Minute, 10*time.Millisecond)
+}
+
 func tiny() driver.Spec {
 	return driver.Spec{CPU: 1, MemoryMiB: 128, PIDs: 64, HomeMiB: 8, TmpMiB: 8, Lease: time.Minute}
 }
