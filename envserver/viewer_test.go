@@ -32,16 +32,16 @@ func startViewer(t *testing.T, session []agentCall, query string) browser {
 	return b
 }
 
-// A rollout whose answers arrive after its page was left does not change the address.
+// A rollout does not change the address when it has been left: neither before the next page opens, nor by late answers.
 func TestPageLeavesARolloutThatLoads(t *testing.T) {
 	t.Parallel()
 	b := startViewer(t, mendingSession(), "?tab=timeline&turn=2")
-	openList := func() {
-		b.eventually(`Boolean(location.hash = "#/rollouts")`)
+	openList := func(then string) {
+		b.eventually(`(location.hash = "#/rollouts", ` + then + `, true)`)
 		b.waitForText("#list tbody", "mend-parser-7")
 	}
 
-	openList()
+	openList(`document.querySelector("#tab-verifier").click()`)
 
 	// answers about the rollout wait for release
 	b.eventually(`(() => {
@@ -62,7 +62,7 @@ func TestPageLeavesARolloutThatLoads(t *testing.T) {
 	})()`)
 	b.eventually(`waiting > 0`)
 
-	openList()
+	openList("null")
 	b.eventually(`(release(), true)`)
 	b.eventually(`answered >= waiting`)
 
