@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# debian.sh KEPT PACKAGES COPY   makes a root file system of Debian in KEPT, once, and copies it to COPY. As root; needs debootstrap.
+# debian.sh KEPT PACKAGES [COPY]   makes a root file system of Debian in KEPT, once, and copies it to COPY. As root; needs debootstrap.
 set -euo pipefail
-kept=$1 packages=$2 copy=$3
+kept=$1 packages=$2 copy=${3:-}
 if [ ! -e "$kept/.complete" ]; then
 	rm -rf "$kept"
 	mkdir -p "$kept"
@@ -15,4 +15,4 @@ if [ ! -e "$kept/.complete" ]; then
 	chroot "$kept" apt-get clean
 	touch "$kept/.complete"
 fi
-cp -a "$kept" "$copy"
+[ -z "$copy" ] || cp -a "$kept" "$copy"

@@ -25,16 +25,6 @@ build() {
 	touch "$programs/.complete"
 }
 
-# The base of the image, in the place of the published debian:trixie-slim.
-base() {
-	local debian=bin/roots/trixie
-	[ ! -e $debian/.complete ] || return 0
-	rm -rf $debian
-	mkdir -p $debian
-	debootstrap --variant=minbase trixie $debian
-	touch $debian/.complete
-}
-
 outside() {
 	local missing=()
 	for program in containerd:containerd dockerd:docker.io debootstrap:debootstrap slirp4netns:slirp4netns socat:socat \
@@ -43,7 +33,7 @@ outside() {
 	done
 	[ ${#missing[@]} -eq 0 ] || { echo "kubernetes.sh: apt-get install ${missing[*]}" >&2; exit 1; }
 	build
-	base
+	deploy/debian.sh bin/roots/trixie ca-certificates # the base of the image, in the place of debian:trixie-slim
 	make build
 
 	tmp=$(mktemp -d)
