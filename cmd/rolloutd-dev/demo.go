@@ -39,7 +39,7 @@ func newDemoTier(task *taskset.Task, agent, next string, d *daemon.Daemon, out i
 func (t *demoTier) begin() { close(t.ready) }
 
 func (t *demoTier) tier() tier.Tier {
-	return tier.Tier{Name: "demo", Start: func(context.Context) (tier.Running, error) {
+	return tier.Tier{Name: "demo", Start: func(_ context.Context, parts *tier.Parts) error {
 		// canceled by Stop
 		ctx, cancel := context.WithCancelCause(context.Background())
 
@@ -54,7 +54,9 @@ func (t *demoTier) tier() tier.Tier {
 			}
 		}()
 
-		return tier.Running{Stop: func(context.Context) error { cancel(cli.ErrDetached); <-ended; return nil }}, nil
+		parts.OnClose(func() error { cancel(cli.ErrDetached); <-ended; return nil })
+
+		return nil
 	}}
 }
 

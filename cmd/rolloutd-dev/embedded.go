@@ -31,7 +31,7 @@ func (e *embedded) serverTier(f *flags, data string, log *slog.Logger, up func(a
 	return tier.Tier{
 		Name:   "Temporal server",
 		Budget: 20 * time.Second,
-		Start: func(ctx context.Context) (tier.Running, error) {
+		Start: func(ctx context.Context, parts *tier.Parts) error {
 			var err error
 
 			e.server, err = devserver.Start(ctx, devserver.Options{
@@ -39,12 +39,14 @@ func (e *embedded) serverTier(f *flags, data string, log *slog.Logger, up func(a
 				SearchAttributes: searchattr.Types(), Log: log,
 			})
 			if err != nil {
-				return tier.Running{}, err
+				return err
 			}
 
 			up(e.server.Address())
 
-			return tier.Running{Done: e.server.Failed(), Stop: e.server.Stop}, nil
+			parts.Add(tier.Part{Done: e.server.Failed(), Stop: e.server.Stop})
+
+			return nil
 		},
 	}
 }
@@ -52,38 +54,42 @@ func (e *embedded) serverTier(f *flags, data string, log *slog.Logger, up func(a
 // uiPortTier opens the UI's port before the server that decrypts for the UI starts, since that server must
 // know the UI's origin.
 func (e *embedded) uiPortTier(f *flags, at func(origins ...string)) tier.Tier {
-	return tier.Tier{Name: "port of the Temporal UI", Start: func(context.Context) (tier.Running, error) {
+	return tier.Tier{Name: "port of the Temporal UI", Start: func(_ context.Context, parts *tier.Parts) error {
 		var err error
 		if e.front, err = devserver.ListenUI(int(f.uiPort)); err != nil {
-			return tier.Running{}, err
+			return err
 		}
 
 		port := strconv.Itoa(e.front.Addr().(*net.TCPAddr).Port)
 		at("http://127.0.0.1:"+port, "http://localhost:"+port)
 
-		return tier.Running{Stop: func(context.Context) error {
+		parts.OnClose(func() error {
 			// the UI has closed it
 			if err := e.front.Close(); !errors.Is(err, net.ErrClosed) {
 				return err
 			}
 
 			return nil
-		}}, nil
+		})
+
+		return nil
 	}}
 }
 
 // uiTier starts last, when the address of the codec endpoint is known.
 func (e *embedded) uiTier(codec func() string) tier.Tier {
-	return tier.Tier{Name: "Temporal UI", Start: func(ctx context.Context) (tier.Running, error) {
+	return tier.Tier{Name: "Temporal UI", Start: func(ctx context.Context, parts *tier.Parts) error {
 		var err error
 
 		e.ui, err = devserver.StartUI(ctx, devserver.UIOptions{
 			Listener: e.front, Temporal: e.server.Address(), Namespace: namespace, Codec: codec(),
 		})
 		if err != nil {
-			return tier.Running{}, err
+			return err
 		}
 
-		return tier.Running{Stop: func(context.Context) error { e.ui.Stop(); return nil }}, nil
+		parts.OnClose(func() error { e.ui.Stop(); return nil })
+
+		return nil
 	}}
 }

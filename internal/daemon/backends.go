@@ -42,7 +42,7 @@ func (d *Daemon) drivers() map[string]func(context.Context) (driver.Driver, erro
 
 // sandboxTier prepares this host's backends. Sandboxes outlive the process; their leases end them.
 func (d *Daemon) sandboxTier() tier.Tier {
-	return tier.Tier{Name: "sandboxes", Start: func(ctx context.Context) (tier.Running, error) {
+	return tier.Tier{Name: "sandboxes", Start: func(ctx context.Context, _ *tier.Parts) error {
 		d.starts = host.NewStarts(d.cfg.Worker.Starts, d.tel.Registry())
 		d.backends = host.Backends{}
 
@@ -50,7 +50,7 @@ func (d *Daemon) sandboxTier() tier.Tier {
 		for _, name := range d.cfg.Sandbox.BackendNames() {
 			open, ok := known[name]
 			if !ok {
-				return tier.Running{}, fault.Field(
+				return fault.Field(
 					"sandbox.backends",
 					"must be one of %s; got %q",
 					strings.Join(slices.Sorted(maps.Keys(known)), ", "),
@@ -60,13 +60,13 @@ func (d *Daemon) sandboxTier() tier.Tier {
 
 			drv, err := open(ctx)
 			if err != nil {
-				return tier.Running{}, fmt.Errorf("sandbox backend %s: %w", name, err)
+				return fmt.Errorf("sandbox backend %s: %w", name, err)
 			}
 
 			d.backends[name] = sandbox.New(drv, sandbox.Options{Logger: d.log, Defaults: sizes(d.cfg)})
 		}
 
-		return tier.Running{}, nil
+		return nil
 	}}
 }
 

@@ -114,20 +114,21 @@ func (d *Daemon) Tiers() []tier.Tier {
 
 // timersTier raises the timer slack, so that the kernel wakes the process less often.
 func (d *Daemon) timersTier() tier.Tier {
-	return tier.Tier{Name: "timers", Start: func(context.Context) (tier.Running, error) {
+	return tier.Tier{Name: "timers", Start: func(context.Context, *tier.Parts) error {
 		if err := timerslack.Set(timerslack.Daemon); err != nil {
 			// the only cost is some CPU time
 			d.log.Debug("timers keep the system's slack", "error", err)
 		}
 
-		return tier.Running{Stop: func(context.Context) error { return nil }}, nil
+		return nil
 	}}
 }
 
 // readinessTier starts last and stops first, so that /healthz reports "stopping" while the others stop.
 func (d *Daemon) readinessTier() tier.Tier {
-	return tier.Tier{Name: "readiness", Start: func(context.Context) (tier.Running, error) {
-		return tier.Running{Stop: func(context.Context) error { d.health.set("stopping"); return nil }}, nil
+	return tier.Tier{Name: "readiness", Start: func(_ context.Context, parts *tier.Parts) error {
+		parts.OnClose(func() error { d.health.set("stopping"); return nil })
+		return nil
 	}}
 }
 

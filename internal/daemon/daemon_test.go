@@ -48,17 +48,18 @@ func TestHealthFollowsTheProcess(t *testing.T) {
 
 	var during, after string
 
-	last := tier.Tier{Name: "last", Start: func(context.Context) (tier.Running, error) {
+	last := tier.Tier{Name: "last", Start: func(context.Context, *tier.Parts) error {
 		code, text := health()
 		require.Equal(t, http.StatusServiceUnavailable, code)
 
 		during = text
 
-		return tier.Running{}, nil
+		return nil
 	}}
 	tiers := d.Tiers()
-	watch := tier.Tier{Name: "watch", Start: func(context.Context) (tier.Running, error) {
-		return tier.Running{Stop: func(context.Context) error { _, after = health(); return nil }}, nil
+	watch := tier.Tier{Name: "watch", Start: func(_ context.Context, parts *tier.Parts) error {
+		parts.OnClose(func() error { _, after = health(); return nil })
+		return nil
 	}}
 	tiers = append(tiers[:1:1], append([]tier.Tier{watch}, append(tiers[1:], last)...)...)
 	err := tier.Run(ctx, quiet(), tiers, func() {

@@ -26,14 +26,14 @@ import (
 
 // dataTier opens the data folder: the deployment's key and the store.
 func (d *Daemon) dataTier() tier.Tier {
-	return tier.Tier{Name: "data folder", Start: func(ctx context.Context) (tier.Running, error) {
+	return tier.Tier{Name: "data folder", Start: func(ctx context.Context, parts *tier.Parts) error {
 		if err := os.MkdirAll(d.cfg.Data, 0o700); err != nil {
-			return tier.Running{}, err
+			return err
 		}
 
 		var err error
 		if d.key, err = loadKey(d.cfg); err != nil {
-			return tier.Running{}, err
+			return err
 		}
 
 		if d.tel != nil {
@@ -41,26 +41,24 @@ func (d *Daemon) dataTier() tier.Tier {
 		}
 
 		if d.store, err = store.Open(ctx, d.cfg.StoreURL(), store.WithQuota(quota(d.cfg.Store))); err != nil {
-			return tier.Running{}, fmt.Errorf("store.url (ROLLOUTD_STORE_URL): %w", err)
+			return fmt.Errorf("store.url (ROLLOUTD_STORE_URL): %w", err)
 		}
 
+		parts.OnClose(d.store.Close)
+
 		if err := d.reachStore(ctx); err != nil {
-			return tier.Running{}, errors.Join(fmt.Errorf("store.url (ROLLOUTD_STORE_URL): %w", err), d.store.Close())
+			return fmt.Errorf("store.url (ROLLOUTD_STORE_URL): %w", err)
 		}
 
 		if err := d.checkKey(ctx); err != nil {
-			return tier.Running{}, errors.Join(err, d.store.Close())
+			return err
 		}
 
-		if !d.roles.Serve && !d.roles.Worker {
-			return tier.Running{Stop: func(context.Context) error { return d.store.Close() }}, nil
+		if d.roles.Serve || d.roles.Worker {
+			parts.OnStop(d.watchStore().Stop)
 		}
 
-		watch := d.watchStore()
-
-		return tier.Running{
-			Stop: func(ctx context.Context) error { return errors.Join(watch.Stop(ctx), d.store.Close()) },
-		}, nil
+		return nil
 	}}
 }
 
@@ -81,7 +79,7 @@ func (d *Daemon) measureDisk(registry prometheus.Registerer) {
 }
 
 // watchStore shows whether the store is full.
-func (d *Daemon) watchStore() tier.Running {
+func (d *Daemon) watchStore() tier.Part {
 	var registry prometheus.Registerer
 	if d.tel != nil {
 		registry = d.tel.Registry()

@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"os"
 	"path/filepath"
@@ -46,24 +45,26 @@ func (k knownSinks) Deliver(ctx context.Context, spec rollout.DeliverySpec) (rol
 
 // trainerAPITier serves scored groups to trainers, and keeps them in the data folder.
 func (d *Daemon) trainerAPITier() tier.Tier {
-	return tier.Tier{Name: "trainer API", Budget: 10 * time.Second, Start: func(context.Context) (tier.Running, error) {
+	return tier.Tier{Name: "trainer API", Budget: 10 * time.Second, Start: func(_ context.Context, parts *tier.Parts) error {
 		c := d.cfg.TrainerAPI
 		if !config.Loopback(c.Listen) && len(c.Tokens) == 0 {
-			return tier.Running{}, fault.Field("trainer_api.tokens", "must be set to listen on %s", c.Listen)
+			return fault.Field("trainer_api.tokens", "must be set to listen on %s", c.Listen)
 		}
 
 		if err := os.MkdirAll(filepath.Dir(d.cfg.TrainerQueueFile()), 0o700); err != nil {
-			return tier.Running{}, err
+			return err
 		}
 
 		q, err := queue.Open(queue.Options{Path: d.cfg.TrainerQueueFile()})
 		if err != nil {
-			return tier.Running{}, err
+			return err
 		}
+
+		parts.OnClose(q.Close)
 
 		l, err := listen.TCP("the trainer API", c.Listen, "trainer_api.listen (ROLLOUTD_TRAINER_API_LISTEN, --listen)")
 		if err != nil {
-			return tier.Running{}, errors.Join(err, q.Close())
+			return err
 		}
 
 		d.at.TrainerAPI = l.Addr().String()
@@ -78,11 +79,9 @@ func (d *Daemon) trainerAPITier() tier.Tier {
 			handler = tier.OwnHost(c.Hosts, handler)
 		}
 
-		r := tier.ServeHTTP(l, admit(tokens, handler))
-		stop := r.Stop
-		r.Stop = func(ctx context.Context) error { return errors.Join(stop(ctx), q.Close()) }
+		parts.Add(tier.ServeHTTP(l, admit(tokens, handler)))
 
-		return r, nil
+		return nil
 	}}
 }
 

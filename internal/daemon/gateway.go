@@ -27,7 +27,7 @@ import (
 // gatewayTier runs the gateway. It locks the folder: two gateways on one journal would both dial every
 // sandbox and write every trace.
 func (d *Daemon) gatewayTier() tier.Tier {
-	return tier.Tier{Name: "gateway", Budget: 10 * time.Second, Start: func(context.Context) (tier.Running, error) {
+	return tier.Tier{Name: "gateway", Budget: 10 * time.Second, Start: func(_ context.Context, parts *tier.Parts) error {
 		memory := replyMemory(d.cfg.Gateway)
 		if d.roles == (Roles{Gateway: true}) {
 			relaxGC(memory)
@@ -35,12 +35,11 @@ func (d *Daemon) gatewayTier() tier.Tier {
 
 		policy, err := egress.Parse(d.cfg.Gateway.AllowHosts)
 		if err != nil {
-			return tier.Running{}, err
+			return err
 		}
 
-		lock, err := d.lockGateway()
-		if err != nil {
-			return tier.Running{}, err
+		if err := d.lockGateway(parts); err != nil {
+			return err
 		}
 
 		g, err := gateway.New(gateway.Options{
@@ -69,18 +68,10 @@ func (d *Daemon) gatewayTier() tier.Tier {
 			EmptyReplies:  d.cfg.Gateway.EmptyReplies,
 		})
 		if err != nil {
-			return tier.Running{}, errors.Join(err, lock.Release())
+			return err
 		}
 
-		r, err := d.runGateway(g)
-		if err != nil {
-			return tier.Running{}, errors.Join(err, lock.Release())
-		}
-
-		stop := r.Stop
-		r.Stop = func(ctx context.Context) error { return errors.Join(stop(ctx), lock.Release()) }
-
-		return r, nil
+		return d.runGateway(parts, g)
 	}}
 }
 
@@ -123,24 +114,26 @@ func relaxGC(replies int64) {
 	}
 }
 
-func (d *Daemon) lockGateway() (*filelock.Lock, error) {
+func (d *Daemon) lockGateway(parts *tier.Parts) error {
 	if err := os.MkdirAll(d.cfg.GatewayDir(), 0o700); err != nil {
-		return nil, err
+		return err
 	}
 
 	lock, err := filelock.Take(filepath.Join(d.cfg.GatewayDir(), ".lock"))
 	if err != nil {
-		return nil, fmt.Errorf("a data folder has one gateway: %w", err)
+		return fmt.Errorf("a data folder has one gateway: %w", err)
 	}
 
-	return lock, nil
+	parts.OnClose(lock.Release)
+
+	return nil
 }
 
 // runGateway runs the routes, the admin API and the trainer API. The tier ends with the first of them.
-func (d *Daemon) runGateway(g *gateway.Server) (tier.Running, error) {
+func (d *Daemon) runGateway(parts *tier.Parts, g *gateway.Server) error {
 	l, err := listen.TCP("the gateway", d.cfg.Gateway.Listen, "gateway.listen (ROLLOUTD_GATEWAY_LISTEN)")
 	if err != nil {
-		return tier.Running{}, err
+		return err
 	}
 
 	forTrainers, err := listen.TCP(
@@ -149,23 +142,17 @@ func (d *Daemon) runGateway(g *gateway.Server) (tier.Running, error) {
 		"gateway.trainer_listen (ROLLOUTD_TRAINER_LISTEN)",
 	)
 	if err != nil {
-		return tier.Running{}, errors.Join(err, l.Close())
+		return errors.Join(err, l.Close())
 	}
 
 	d.at.Gateway, d.at.Trainer = l.Addr().String(), forTrainers.Addr().String()
 	// port 0 means any free port
 	d.cfg.Gateway.Listen = d.at.Gateway
-	routes := tier.Background(g.Run)
 	api := admin.New(g, admin.Options{Key: d.key, TrainerTokens: d.cfg.Gateway.TrainerTokens, Logger: d.log})
-	own, trainers := tier.ServeWith(l, api.Handler(), gatewayapi.Accept), tier.ServeHTTP(
-		forTrainers,
-		api.TrainerHandler(),
-	)
 
-	return tier.Running{
-		Done: tier.Either(routes.Done, tier.Either(own.Done, trainers.Done)),
-		Stop: func(ctx context.Context) error {
-			return errors.Join(trainers.Stop(ctx), own.Stop(ctx), routes.Stop(ctx))
-		},
-	}, nil
+	parts.Add(tier.Background(g.Run))
+	parts.Add(tier.ServeWith(l, api.Handler(), gatewayapi.Accept))
+	parts.Add(tier.ServeHTTP(forTrainers, api.TrainerHandler()))
+
+	return nil
 }

@@ -2,6 +2,7 @@ package daemon_test
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"path/filepath"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/config"
 	"github.com/rolloutd/rolloutd/internal/daemon"
+	"github.com/rolloutd/rolloutd/internal/daemon/tier"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/host/fleet"
 	"github.com/rolloutd/rolloutd/internal/host/hostapi"
@@ -28,12 +30,11 @@ func startData(t *testing.T, c config.Config, roles daemon.Roles) error {
 		Log:    slog.New(slog.DiscardHandler),
 	}).Tiers() {
 		if part.Name == "data folder" {
-			running, err := part.Start(t.Context())
-			if err != nil {
-				return err
-			}
+			var parts tier.Parts
 
-			return running.Stop(context.WithoutCancel(t.Context()))
+			err := part.Start(t.Context(), &parts)
+
+			return errors.Join(err, parts.Stop(context.WithoutCancel(t.Context())))
 		}
 	}
 

@@ -17,8 +17,8 @@ const interval = 10 * time.Second
 // memory that it expects to need, and collects only after further allocations: without this tier, a worker
 // keeps the garbage of a burst of starts for as long as its agents wait for models.
 func memoryTier() tier.Tier {
-	return tier.Tier{Name: "memory", Start: func(context.Context) (tier.Running, error) {
-		return tier.Background(func(ctx context.Context) error {
+	return tier.Tier{Name: "memory", Start: func(_ context.Context, parts *tier.Parts) error {
+		parts.OnStop(tier.Background(func(ctx context.Context) error {
 			var m monitor
 			for clock.Sleep(ctx, interval) == nil {
 				if m.due(readHeap()) {
@@ -27,7 +27,9 @@ func memoryTier() tier.Tier {
 			}
 
 			return ctx.Err()
-		}), nil
+		}).Stop)
+
+		return nil
 	}}
 }
 

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/rolloutd/rolloutd/internal/daemon/tier"
 )
 
 // An idle process returns garbage and free memory to the system. The test is not parallel, because other
@@ -25,11 +27,11 @@ func TestMemoryIsReturnedWhenIdle(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	synctest.Test(t, func(t *testing.T) {
-		running, err := memoryTier().Start(t.Context())
-		require.NoError(t, err)
+		var parts tier.Parts
+		require.NoError(t, memoryTier().Start(t.Context(), &parts))
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		require.NoError(t, running.Stop(t.Context()))
+		require.NoError(t, parts.Stop(t.Context()))
 	})
 	runtime.ReadMemStats(&after)
 	require.Greater(t, after.HeapReleased, before.HeapReleased+size/2)

@@ -12,22 +12,24 @@ import (
 
 // modelTier serves the scripted model.
 func (d *Daemon) modelTier() tier.Tier {
-	return tier.Tier{Name: "scripted model", Start: func(context.Context) (tier.Running, error) {
+	return tier.Tier{Name: "scripted model", Start: func(_ context.Context, parts *tier.Parts) error {
 		scripts, err := loadScripts(d.cfg.Model.Script)
 		if err != nil {
-			return tier.Running{}, err
+			return err
 		}
 
 		l, err := listen.TCP("the scripted model", d.cfg.Model.Listen, "model.listen (ROLLOUTD_MODEL_LISTEN)")
 		if err != nil {
-			return tier.Running{}, err
+			return err
 		}
 
 		d.at.Model = l.Addr().String()
 		// port 0 means any free port
 		d.cfg.Model.Listen = d.at.Model
 
-		return tier.ServeHTTP(l, scripted.New(scripted.Options{Scripts: scripts})), nil
+		parts.Add(tier.ServeHTTP(l, scripted.New(scripted.Options{Scripts: scripts})))
+
+		return nil
 	}}
 }
 

@@ -1,16 +1,17 @@
 package daemon
 
 import (
-	"errors"
+	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"go.temporal.io/sdk/interceptor"
 	"go.temporal.io/sdk/worker"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/rolloutd/rolloutd/activities"
+	"github.com/rolloutd/rolloutd/internal/daemon/tier"
 	"github.com/rolloutd/rolloutd/internal/host"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/workflows"
@@ -43,6 +44,34 @@ func (d *Daemon) workflowQueue() string {
 	}
 
 	return rollout.TaskQueue
+}
+
+// startWorkers starts the workers of this host: those of createWorkers, one on the host's own queue, and one
+// that delivers groups. They stop together.
+func (d *Daemon) startWorkers(
+	parts *tier.Parts,
+	acts *activities.Activities,
+	backends map[string]activities.Backend,
+) error {
+	failed := make(chan error, 1)
+
+	all, err := d.createWorkers(acts, backends, failed)
+	if err != nil {
+		return err
+	}
+
+	all = append(all, d.hostWorker(acts, backends, failed), d.deliveryWorker(acts, failed))
+
+	for i, w := range all {
+		if err := w.Start(); err != nil {
+			stopWorkers(all[:i])
+			return fmt.Errorf("start worker: %w", err)
+		}
+	}
+
+	parts.Add(tier.Part{Done: failed, Stop: func(context.Context) error { stopWorkers(all); return nil }})
+
+	return nil
 }
 
 // createWorkers are a worker on the queue of workflows, which is also the create queue of the default
@@ -177,23 +206,12 @@ func (d *Daemon) workerOptions(failed chan<- error) worker.Options {
 	}
 }
 
-// startWorkers starts all workers or none.
-func startWorkers(all ...worker.Worker) error {
-	for i, w := range all {
-		if err := w.Start(); err != nil {
-			return errors.Join(err, stopWorkers(all[:i]...))
-		}
-	}
-
-	return nil
-}
-
 // stopWorkers stops all workers concurrently, each within workerStop.
-func stopWorkers(all ...worker.Worker) error {
-	var g errgroup.Group
+func stopWorkers(all []worker.Worker) {
+	var running sync.WaitGroup
 	for _, w := range all {
-		g.Go(func() error { w.Stop(); return nil })
+		running.Go(w.Stop)
 	}
 
-	return g.Wait()
+	running.Wait()
 }

@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -40,63 +39,61 @@ func (d *Daemon) serveTier() tier.Tier {
 	return tier.Tier{
 		Name:   "OpenEnv server",
 		Budget: 10 * time.Second,
-		Start: func(ctx context.Context) (tier.Running, error) {
-			if !config.Loopback(d.cfg.Serve.Listen) && len(d.cfg.Serve.Tokens) == 0 && d.cfg.Serve.TokensFile == "" {
-				// Validate checks this too; an open server on a network deserves a second check.
-				return tier.Running{}, fault.Field("serve.tokens", "must be set to listen on %s", d.cfg.Serve.Listen)
-			}
-
-			tokens, err := d.tokens()
-			if err != nil {
-				return tier.Running{}, err
-			}
-
-			tools, closeTools, err := toolLists(d.cfg, d.log)
-			if err != nil {
-				return tier.Running{}, err
-			}
-
-			search, err := d.openSearch(ctx)
-			if err != nil {
-				return tier.Running{}, errors.Join(err, closeTools())
-			}
-
-			release := func() error { return errors.Join(search.Close(), closeTools()) }
-
-			fleet := hostapi.NewClient(d.store, d.key)
-			prompt := temporalx.Prompt{Client: d.temporal}
-			engine := rollouts.New(prompt, d.workflowQueue(), d.store, temporalx.DataConverter(d.key), fleet)
-			list := searchable{engine, search}
-
-			edge, err := d.edge(tokens, tools, list, fleet)
-			if err != nil {
-				return tier.Running{}, errors.Join(err, release())
-			}
-
-			l, err := listen.TCP(
-				"the OpenEnv server",
-				d.cfg.Serve.Listen,
-				"serve.listen (ROLLOUTD_LISTEN, --listen, --port)",
-			)
-			if err != nil {
-				return tier.Running{}, errors.Join(err, release())
-			}
-
-			d.at.Serve = l.Addr().String()
-			expire, retain := tier.Background(d.expireSessions), tier.Background(d.retention().Run)
-			index := tier.Background(list.Follow)
-			r := tier.ServeHTTP(listen.Limit(l, d.cfg.Connections()), d.withCodec(edge, tokens))
-			closeHTTP := r.Stop
-			// The edge stops first: it closes its WebSockets with a reason.
-			r.Stop = func(ctx context.Context) error {
-				return errors.Join(
-					edge.Shutdown(ctx), closeHTTP(ctx), expire.Stop(ctx), retain.Stop(ctx), index.Stop(ctx), release(),
-				)
-			}
-
-			return r, nil
-		},
+		Start:  d.startServer,
 	}
+}
+
+func (d *Daemon) startServer(ctx context.Context, parts *tier.Parts) error {
+	if !config.Loopback(d.cfg.Serve.Listen) && len(d.cfg.Serve.Tokens) == 0 && d.cfg.Serve.TokensFile == "" {
+		// Validate checks this too; an open server on a network deserves a second check.
+		return fault.Field("serve.tokens", "must be set to listen on %s", d.cfg.Serve.Listen)
+	}
+
+	tokens, err := d.tokens()
+	if err != nil {
+		return err
+	}
+
+	tools, closeTools, err := toolLists(d.cfg, d.log)
+	if err != nil {
+		return err
+	}
+
+	parts.OnClose(closeTools)
+
+	search, err := d.openSearch(ctx)
+	if err != nil {
+		return err
+	}
+
+	parts.OnClose(search.Close)
+
+	fleet := hostapi.NewClient(d.store, d.key)
+	prompt := temporalx.Prompt{Client: d.temporal}
+	engine := rollouts.New(prompt, d.workflowQueue(), d.store, temporalx.DataConverter(d.key), fleet)
+	list := searchable{engine, search}
+
+	edge, err := d.edge(tokens, tools, list, fleet)
+	if err != nil {
+		return err
+	}
+
+	l, err := listen.TCP("the OpenEnv server", d.cfg.Serve.Listen, "serve.listen (ROLLOUTD_LISTEN, --listen, --port)")
+	if err != nil {
+		return err
+	}
+
+	d.at.Serve = l.Addr().String()
+
+	for _, f := range []func(context.Context) error{list.Follow, d.retention().Run, d.expireSessions} {
+		parts.OnStop(tier.Background(f).Stop)
+	}
+
+	parts.Add(tier.ServeHTTP(listen.Limit(l, d.cfg.Connections()), d.withCodec(edge, tokens)))
+	// It stops first: it closes its WebSockets with a reason.
+	parts.OnStop(edge.Shutdown)
+
+	return nil
 }
 
 func (d *Daemon) edge(

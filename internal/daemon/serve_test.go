@@ -64,12 +64,13 @@ func TestOldSessionsAreLookedForEveryHour(t *testing.T) {
 	c, at := kept(t)
 
 	d := daemon.New(daemon.Options{Config: c, Roles: daemon.Roles{Serve: true}, Log: quiet()})
-	for _, tier := range d.Tiers() {
-		if tier.Name == "data folder" {
-			data, err := tier.Start(t.Context())
 
-			require.NoError(t, err)
-			defer func() { require.NoError(t, data.Stop(context.WithoutCancel(t.Context()))) }()
+	var parts tier.Parts
+	defer func() { require.NoError(t, parts.Stop(context.WithoutCancel(t.Context()))) }()
+
+	for _, part := range d.Tiers() {
+		if part.Name == "data folder" {
+			require.NoError(t, part.Start(t.Context(), &parts))
 		}
 	}
 
@@ -97,9 +98,9 @@ func TestNoOpenServerOnANetwork(t *testing.T) {
 	c.Serve.Listen = "0.0.0.0:0"
 
 	d := daemon.New(daemon.Options{Config: c, Roles: daemon.Roles{Serve: true}, Log: quiet()})
-	for _, tier := range d.Tiers() {
-		if tier.Name == "OpenEnv server" {
-			_, err := tier.Start(t.Context())
+	for _, part := range d.Tiers() {
+		if part.Name == "OpenEnv server" {
+			err := part.Start(t.Context(), &tier.Parts{})
 			require.ErrorContains(t, err, "must be set to listen on 0.0.0.0:0")
 
 			return

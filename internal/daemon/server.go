@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -58,12 +57,14 @@ func webTools(c config.WebTools) (*webtool.Tools, error) {
 
 // toolServerTier serves the tool server and passes its address to at.
 func toolServerTier(c config.ToolServer, log *slog.Logger, at func(address string)) tier.Tier {
-	return tier.Tier{Name: "tool server", Start: func(context.Context) (tier.Running, error) {
+	return tier.Tier{Name: "tool server", Start: func(_ context.Context, parts *tier.Parts) error {
 		var opened closers
+
+		parts.OnClose(opened.close)
 
 		h, err := toolHandler(c, log, &opened)
 		if err != nil {
-			return tier.Running{}, errors.Join(err, opened.close())
+			return err
 		}
 
 		if c.Token == "" {
@@ -72,14 +73,12 @@ func toolServerTier(c config.ToolServer, log *slog.Logger, at func(address strin
 
 		l, err := listen.TCP("the tool server", c.Listen, "tool_server.listen (ROLLOUTD_TOOL_SERVER_LISTEN)")
 		if err != nil {
-			return tier.Running{}, errors.Join(err, opened.close())
+			return err
 		}
 
 		at(l.Addr().String())
-		running := tier.ServeHTTP(l, h)
-		stop := running.Stop
-		running.Stop = func(ctx context.Context) error { return errors.Join(stop(ctx), opened.close()) }
+		parts.Add(tier.ServeHTTP(l, h))
 
-		return running, nil
+		return nil
 	}}
 }

@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"cmp"
-	"context"
 	"log/slog"
 	"net/http"
 
@@ -39,22 +38,21 @@ func (s episodeService) handler(episodes *toolservice.Table) http.Handler {
 // Start serves the episodes at a separate address if the configuration names one, and returns the URL by
 // which servers reach them. api is the URL of the host's API.
 func (s episodeService) Start(
+	parts *tier.Parts,
 	c config.Worker,
 	episodes *toolservice.Table,
 	api string,
-) (running tier.Running, url string, err error) {
+) (url string, err error) {
 	if c.ToolsListen == "" {
-		return tier.Running{Stop: func(context.Context) error { return nil }}, cmp.Or(c.ToolsURL, api), nil
+		return cmp.Or(c.ToolsURL, api), nil
 	}
 
 	l, err := listen.TCP("the tool service", c.ToolsListen, "worker.tools_listen (ROLLOUTD_TOOLS_LISTEN)")
 	if err != nil {
-		return tier.Running{}, "", err
+		return "", err
 	}
 
-	if url = c.ToolsURL; url == "" {
-		url = "http://" + l.Addr().String()
-	}
+	parts.Add(tier.ServeHTTP(l, s.handler(episodes)))
 
-	return tier.ServeHTTP(l, s.handler(episodes)), url, nil
+	return cmp.Or(c.ToolsURL, "http://"+l.Addr().String()), nil
 }

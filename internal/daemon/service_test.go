@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rolloutd/rolloutd/internal/config"
+	"github.com/rolloutd/rolloutd/internal/daemon/tier"
 	"github.com/rolloutd/rolloutd/internal/episode"
 	"github.com/rolloutd/rolloutd/internal/episode/toolservice"
 	"github.com/rolloutd/rolloutd/internal/fault"
@@ -31,9 +32,10 @@ func TestOneListener(t *testing.T) {
 	)
 	defer host.Close()
 
-	running, url, err := service.Start(config.Worker{}, table, host.URL)
+	var parts tier.Parts
+
+	url, err := service.Start(&parts, config.Worker{}, table, host.URL)
 	require.NoError(t, err)
-	require.NoError(t, running.Stop(t.Context()))
 	require.Equal(t, host.URL, url)
 
 	_, err = episode.NewClient(url, key.Token(episode.TokenPurpose), http.DefaultClient).Status(t.Context(), "none", 0)
@@ -45,10 +47,10 @@ func TestOneListener(t *testing.T) {
 	require.NoError(t, other.Body.Close())
 	require.Equal(t, http.StatusTeapot, other.StatusCode)
 
-	own, apart, err := service.Start(config.Worker{ToolsListen: "127.0.0.1:0"}, table, host.URL)
-
+	apart, err := service.Start(&parts, config.Worker{ToolsListen: "127.0.0.1:0"}, table, host.URL)
 	require.NoError(t, err)
-	defer func() { require.NoError(t, own.Stop(t.Context())) }()
+
+	defer func() { require.NoError(t, parts.Stop(t.Context())) }()
 
 	require.NotEqual(t, host.URL, apart)
 	_, err = episode.NewClient(apart, key.Token(episode.TokenPurpose), http.DefaultClient).

@@ -1,6 +1,7 @@
 package daemon_test
 
 import (
+	"errors"
 	"log/slog"
 	"path/filepath"
 	"testing"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/config"
 	"github.com/rolloutd/rolloutd/internal/daemon"
+	"github.com/rolloutd/rolloutd/internal/daemon/tier"
 	"github.com/rolloutd/rolloutd/internal/store/s3test"
 )
 
@@ -31,12 +33,11 @@ func TestStartNeedsTheBucket(t *testing.T) { // not parallel: it sets variables
 				continue
 			}
 
-			running, err := part.Start(t.Context())
-			if err != nil {
-				return err
-			}
+			var parts tier.Parts
 
-			return running.Stop(t.Context())
+			err := part.Start(t.Context(), &parts)
+
+			return errors.Join(err, parts.Stop(t.Context()))
 		}
 
 		require.Fail(t, "no data folder")

@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"errors"
 	"net/http"
 
 	"github.com/rolloutd/rolloutd/internal/config"
@@ -13,7 +12,7 @@ import (
 
 // telemetryTier starts first and stops last.
 func (d *Daemon) telemetryTier() tier.Tier {
-	return tier.Tier{Name: "telemetry", Start: func(ctx context.Context) (tier.Running, error) {
+	return tier.Tier{Name: "telemetry", Start: func(ctx context.Context, parts *tier.Parts) error {
 		t := d.cfg.Telemetry
 
 		var err error
@@ -23,18 +22,19 @@ func (d *Daemon) telemetryTier() tier.Tier {
 			OnError: func(err error) { d.log.Warn("telemetry", "error", err) },
 		})
 		if err != nil {
-			return tier.Running{}, err
+			return err
 		}
 
+		parts.OnStop(d.tel.Shutdown)
 		d.tel.Install()
 
 		if t.Listen == "" {
-			return tier.Running{Stop: d.tel.Shutdown}, nil
+			return nil
 		}
 
 		l, err := listen.TCP("the metrics page", t.Listen, "telemetry.listen (ROLLOUTD_METRICS_LISTEN)")
 		if err != nil {
-			return tier.Running{}, err
+			return err
 		}
 
 		d.at.Metrics = l.Addr().String()
@@ -48,10 +48,8 @@ func (d *Daemon) telemetryTier() tier.Tier {
 			page = tier.OwnHost(d.cfg.Serve.Hosts, mux)
 		}
 
-		r := tier.ServeHTTP(l, page)
-		closeHTTP := r.Stop
-		r.Stop = func(ctx context.Context) error { return errors.Join(closeHTTP(ctx), d.tel.Shutdown(ctx)) }
+		parts.Add(tier.ServeHTTP(l, page))
 
-		return r, nil
+		return nil
 	}}
 }

@@ -23,7 +23,7 @@ const (
 
 // temporalTier connects to Temporal and registers the search attributes.
 func (d *Daemon) temporalTier() tier.Tier {
-	return tier.Tier{Name: "temporal client", Start: func(ctx context.Context) (tier.Running, error) {
+	return tier.Tier{Name: "temporal client", Start: func(ctx context.Context, parts *tier.Parts) error {
 		o := temporalx.Options{
 			Key: d.key, Env: d.cfg.Temporal.Env, Address: d.cfg.TemporalAddress(), Namespace: d.cfg.Temporal.Namespace,
 			Logger: d.log, Metrics: d.tel.Temporal(),
@@ -31,7 +31,7 @@ func (d *Daemon) temporalTier() tier.Tier {
 
 		resolved, err := temporalx.ClientOptions(o)
 		if err != nil {
-			return tier.Running{}, err
+			return err
 		}
 
 		d.at.Temporal = cmp.Or(resolved.HostPort, client.DefaultHostPort)
@@ -39,10 +39,12 @@ func (d *Daemon) temporalTier() tier.Tier {
 
 		d.temporal, err = d.dial(ctx, o, d.namespace)
 		if err != nil {
-			return tier.Running{}, err
+			return err
 		}
 
-		return tier.Running{Stop: func(context.Context) error { d.temporal.Close(); return nil }}, nil
+		parts.OnClose(func() error { d.temporal.Close(); return nil })
+
+		return nil
 	}}
 }
 
@@ -95,7 +97,7 @@ func connect(ctx context.Context, o temporalx.Options, namespace string) (client
 
 // poolsTier runs the pools of the configuration.
 func (d *Daemon) poolsTier() tier.Tier {
-	return tier.Tier{Name: "pools", Start: func(ctx context.Context) (tier.Running, error) {
+	return tier.Tier{Name: "pools", Start: func(_ context.Context, parts *tier.Parts) error {
 		return pools.Keeper{
 			Config:    d.cfg,
 			Key:       d.key,
@@ -103,6 +105,6 @@ func (d *Daemon) poolsTier() tier.Tier {
 			Namespace: d.namespace,
 			Hosts:     hostapi.NewClient(d.store, d.key),
 			Log:       d.log,
-		}.Start(ctx)
+		}.Start(parts)
 	}}
 }

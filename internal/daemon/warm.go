@@ -6,16 +6,15 @@ import (
 
 	"github.com/rolloutd/rolloutd/activities"
 	"github.com/rolloutd/rolloutd/internal/agent"
-	"github.com/rolloutd/rolloutd/internal/daemon/tier"
 	"github.com/rolloutd/rolloutd/internal/host"
 )
 
 // addWarmPools adds a pool of warm sandboxes to each backend that can hand sandboxes over. run maintains
-// the pools until it is stopped.
+// the pools until its context ends.
 func (d *Daemon) addWarmPools(
 	backends map[string]activities.Backend,
 	agents *agent.Registry,
-) (run func() tier.Running) {
+) (run func(context.Context) error) {
 	var pools []*host.WarmPool
 
 	for name, b := range backends {
@@ -38,16 +37,14 @@ func (d *Daemon) addWarmPools(
 		pools = append(pools, b.Warm)
 	}
 
-	return func() tier.Running {
-		return tier.Background(func(ctx context.Context) error {
-			var all sync.WaitGroup
-			for _, p := range pools {
-				all.Go(func() { p.Run(ctx) })
-			}
+	return func(ctx context.Context) error {
+		var all sync.WaitGroup
+		for _, p := range pools {
+			all.Go(func() { p.Run(ctx) })
+		}
 
-			all.Wait()
+		all.Wait()
 
-			return nil
-		})
+		return nil
 	}
 }

@@ -2,9 +2,7 @@ package daemon
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -36,25 +34,19 @@ import (
 // for CreateSandbox of each further backend, one on this host's own queue for all other activities of its
 // sandboxes, and the janitor.
 func (d *Daemon) workerTier() tier.Tier {
-	return tier.Tier{Name: "worker", Budget: 2 * workerStop, Start: func(ctx context.Context) (tier.Running, error) {
+	return tier.Tier{Name: "worker", Budget: 2 * workerStop, Start: func(ctx context.Context, parts *tier.Parts) error {
 		if d.roles == (Roles{Worker: true}) {
 			tightenGC()
 		}
 
 		lock, err := filelock.Take(d.cfg.HostIDFile() + ".lock")
 		if err != nil {
-			return tier.Running{}, fmt.Errorf("a data folder has one worker: %w", err)
+			return fmt.Errorf("a data folder has one worker: %w", err)
 		}
 
-		running, err := d.runWorkers(ctx)
-		if err != nil {
-			return tier.Running{}, errors.Join(err, lock.Release())
-		}
+		parts.OnClose(lock.Release)
 
-		stop := running.Stop
-		running.Stop = func(ctx context.Context) error { return errors.Join(stop(ctx), lock.Release()) }
-
-		return running, nil
+		return d.startWorker(ctx, parts)
 	}}
 }
 
@@ -68,143 +60,101 @@ func tightenGC() {
 	}
 }
 
-func (d *Daemon) runWorkers(ctx context.Context) (tier.Running, error) {
+// startWorker starts the parts of the worker. Its addresses are known to the servers before it takes a rollout.
+func (d *Daemon) startWorker(ctx context.Context, parts *tier.Parts) error {
 	if err := d.identify(ctx); err != nil {
-		return tier.Running{}, err
+		return err
 	}
-
-	routes := gatewayapi.NewClient(d.cfg.GatewayURL(), d.key)
 
 	backends, err := d.capacities()
 	if err != nil {
-		return tier.Running{}, err
+		return err
 	}
 
 	agents, err := Agents(d.cfg, d.log)
 	if err != nil {
-		return tier.Running{}, err
+		return err
 	}
 
 	if err := checkAgentFolders(d.cfg); err != nil {
-		return tier.Running{}, err
+		return err
 	}
 
 	tools, closeTools, err := toolRegistry(d.cfg, d.log)
 	if err != nil {
-		return tier.Running{}, err
+		return err
 	}
 
-	running, err := d.runWorkersOf(ctx, routes, backends, agents, tools)
-	if err != nil {
-		return tier.Running{}, errors.Join(err, closeTools())
+	parts.OnClose(closeTools)
+
+	keepWarm := d.addWarmPools(backends, agents)
+	routes := gatewayapi.NewClient(d.cfg.GatewayURL(), d.key)
+	data := hostData{episodes: toolservice.NewTable(d.cfg.EpisodesDir())}
+
+	if data.events, err = eventlog.Open(filepath.Join(d.cfg.Data, "events"), d.log); err != nil {
+		return err
 	}
 
-	stop := running.Stop
-	running.Stop = func(ctx context.Context) error { return errors.Join(stop(ctx), closeTools()) }
-
-	return running, nil
-}
-
-// runWorkersOf is runWorkers with the dependencies of the activities.
-func (d *Daemon) runWorkersOf(
-	ctx context.Context,
-	routes *gatewayapi.Client,
-	backends map[string]activities.Backend,
-	agents *agent.Registry,
-	tools *tool.Registry,
-) (running tier.Running, err error) {
-	var services []tier.Running
-
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, stopServices(ctx, services))
-		}
-	}()
-
-	runWarm := d.addWarmPools(backends, agents)
-	open := toolservice.NewTable(d.cfg.EpisodesDir())
-
-	events, err := eventlog.Open(filepath.Join(d.cfg.Data, "events"), d.log)
-	if err != nil {
-		return tier.Running{}, err
-	}
-
-	acts, err := d.activities(routes, backends, agents, tools, events, open)
-	if err != nil {
-		return tier.Running{}, err
+	if data.acts, err = d.activities(routes, backends, agents, tools, data); err != nil {
+		return err
 	}
 
 	self := d.presence(backends)
 
-	err = d.tel.Registry().Register(host.Meters{Rooms: self.Rooms, Drain: d.drain, Waiting: d.waitingFor})
-	if err != nil {
-		return tier.Running{}, fmt.Errorf("metrics of this host: %w", err)
+	if err := d.serveHost(parts, data, self); err != nil {
+		return err
 	}
-
-	calls := episodeService{Key: d.key, Log: d.log}
-
-	api, url, err := d.hostAPI(acts, events, self, func(h http.Handler) http.Handler { return calls.With(h, open) })
-	if err != nil {
-		return tier.Running{}, err
-	}
-
-	services = append(services, api)
 
 	if err := checkGatewayKey(ctx, d.cfg.GatewayURL(), d.key, d.log); err != nil {
-		return tier.Running{}, err
+		return err
 	}
 
-	failed := make(chan error, 1)
-
-	workers, err := d.createWorkers(acts, backends, failed)
-	if err != nil {
-		return tier.Running{}, err
-	}
-
-	workers = append(workers, d.hostWorker(acts, backends, failed), d.deliveryWorker(acts, failed))
-
-	service, toolsURL, err := calls.Start(d.cfg.Worker, open, url)
-	if err != nil {
-		return tier.Running{}, err
-	}
-
-	services = append(services, service)
-
-	self.Record.URL, self.Record.ToolsURL = url, toolsURL
 	if err := self.Announce(ctx); err != nil {
-		return tier.Running{}, err
+		return err
 	}
 
 	d.takeOver(ctx)
 
-	if err := startWorkers(workers...); err != nil {
-		return tier.Running{}, err
+	// They stop after the workers: no activity takes a warm sandbox any more.
+	parts.OnStop(tier.Background(keepWarm).Stop)
+	parts.OnStop(tier.Background(d.suspended.Run).Stop)
+
+	if err := d.startWorkers(parts, data.acts, backends); err != nil {
+		return err
 	}
 
-	services = append(services, tier.Background(d.janitor(routes)), tier.Background(d.sinks.Maintain),
-		tier.Background(d.collect), tier.Background(self.Run))
-	suspended, warm := tier.Background(d.suspended.Run), runWarm()
+	for _, f := range []func(context.Context) error{d.janitor(routes), d.sinks.Maintain, d.collect, self.Run} {
+		parts.OnStop(tier.Background(f).Stop)
+	}
 
-	return tier.Running{
-		Done: tier.Either(failed, tier.Either(api.Done, service.Done)),
-		Stop: func(ctx context.Context) error {
-			// no activity takes a warm sandbox any more
-			return errors.Join(
-				stopServices(ctx, services),
-				stopWorkers(workers...),
-				suspended.Stop(ctx),
-				warm.Stop(ctx),
-			)
-		},
-	}, nil
+	return nil
 }
 
-// stopServices stops all of them, in the order of their start.
-func stopServices(ctx context.Context, services []tier.Running) error {
-	var err error
-	for _, s := range services {
-		err = errors.Join(err, s.Stop(ctx))
+// hostData is what the activities of this host leave on it.
+type hostData struct {
+	acts     *activities.Activities
+	events   *eventlog.Logs
+	episodes *toolservice.Table
+}
+
+// serveHost serves the data and the episodes of this host, and adds their addresses to self.
+func (d *Daemon) serveHost(parts *tier.Parts, data hostData, self *Presence) error {
+	meters := host.Meters{Rooms: self.Rooms, Drain: d.drain, Waiting: d.waitingFor}
+	if err := d.tel.Registry().Register(meters); err != nil {
+		return fmt.Errorf("metrics of this host: %w", err)
 	}
+
+	l, err := listen.TCP("the host's API", d.cfg.Worker.Listen, "worker.listen (ROLLOUTD_WORKER_LISTEN)")
+	if err != nil {
+		return err
+	}
+
+	tools := episodeService{Key: d.key, Log: d.log}
+	api := hostapi.Handler(hostapi.Options{Key: d.key, Events: data.events, Transcripts: data.acts, Self: self})
+	parts.Add(tier.ServeHTTP(l, tools.With(api, data.episodes)))
+
+	self.Record.URL = hostapi.URL(l.Addr(), d.cfg.Worker.Advertise)
+	self.Record.ToolsURL, err = tools.Start(parts, d.cfg.Worker, data.episodes, self.Record.URL)
 
 	return err
 }
@@ -224,8 +174,7 @@ func (d *Daemon) activities(
 	backends map[string]activities.Backend,
 	agents *agent.Registry,
 	tools *tool.Registry,
-	events *eventlog.Logs,
-	open *toolservice.Table,
+	data hostData,
 ) (*activities.Activities, error) {
 	reach, err := d.network()
 	if err != nil {
@@ -245,11 +194,11 @@ func (d *Daemon) activities(
 		Network:   reach,
 		Gateway:   routes,
 		Store:     d.store,
-		Episodes:  open,
+		Episodes:  data.episodes,
 		Signals:   d.temporal,
 		Delivery:  d.sinks,
 		Groups:    rollouts.New(d.temporal, d.workflowQueue(), d.store, temporalx.DataConverter(d.key), nil),
-		Events:    events,
+		Events:    data.events,
 		Starts:    d.starts,
 		Suspended: &d.suspended,
 		Registry:  d.tel.Registry(),
@@ -328,20 +277,6 @@ func (d *Daemon) waitingFor(ctx context.Context, backend string) (int, error) {
 	waiting, err := temporal.Backlog(ctx, rollout.CreateQueue(backend))
 
 	return waiting.Count, err
-}
-
-// hostAPI serves the data that only this host has and returns the URL. wrap adds further paths.
-func (d *Daemon) hostAPI(
-	acts *activities.Activities, events *eventlog.Logs, self hostapi.Self, wrap func(http.Handler) http.Handler,
-) (tier.Running, string, error) {
-	l, err := listen.TCP("the host's API", d.cfg.Worker.Listen, "worker.listen (ROLLOUTD_WORKER_LISTEN)")
-	if err != nil {
-		return tier.Running{}, "", err
-	}
-
-	handler := hostapi.Handler(hostapi.Options{Key: d.key, Events: events, Transcripts: acts, Self: self})
-
-	return tier.ServeHTTP(l, wrap(handler)), hostapi.URL(l.Addr(), d.cfg.Worker.Advertise), nil
 }
 
 func (d *Daemon) janitor(routes *gatewayapi.Client) func(context.Context) error {

@@ -3,7 +3,7 @@ package pools
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -34,29 +34,19 @@ type Keeper struct {
 }
 
 // Start polls the queue of each pool of the configuration.
-func (k Keeper) Start(context.Context) (tier.Running, error) {
-	failed := make(chan error, 1)
-
-	var all []worker.Worker
-
-	stop := func(context.Context) error {
-		for _, w := range all {
-			w.Stop()
-		}
-
-		return nil
-	}
-
+func (k Keeper) Start(parts *tier.Parts) error {
 	for _, name := range slices.Sorted(maps.Keys(k.Config.Pools)) {
+		failed := make(chan error, 1)
+
 		w := k.worker(name, failed)
 		if err := w.Start(); err != nil {
-			return tier.Running{}, errors.Join(err, stop(context.Background()))
+			return fmt.Errorf("worker of pool %s: %w", name, err)
 		}
 
-		all = append(all, w)
+		parts.Add(tier.Part{Done: failed, Stop: func(context.Context) error { w.Stop(); return nil }})
 	}
 
-	return tier.Running{Done: failed, Stop: stop}, nil
+	return nil
 }
 
 func (k Keeper) worker(name string, failed chan<- error) worker.Worker {

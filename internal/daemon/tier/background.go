@@ -6,8 +6,8 @@ import (
 	"fmt"
 )
 
-// Background runs f, which runs until its context ends, as a tier or a part of one.
-func Background(f func(context.Context) error) Running {
+// Background runs f, which runs until its context ends.
+func Background(f func(context.Context) error) Part {
 	// canceled by Stop
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -22,7 +22,7 @@ func Background(f func(context.Context) error) Running {
 		done <- result
 	}()
 
-	return Running{Done: done, Stop: func(stop context.Context) error {
+	return Part{Done: done, Stop: func(stop context.Context) error {
 		cancel()
 
 		select {
@@ -41,21 +41,4 @@ func ignoreEnd(err error) error {
 	}
 
 	return err
-}
-
-// Either forwards the first error of two parts of a tier. Its goroutine ends with the first part, at the
-// latest when the tier stops.
-func Either(a, b <-chan error) <-chan error {
-	out := make(chan error, 1)
-
-	go func() {
-		select {
-		case err := <-a:
-			out <- err
-		case err := <-b:
-			out <- err
-		}
-	}()
-
-	return out
 }

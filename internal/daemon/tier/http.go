@@ -17,12 +17,12 @@ var ErrStopping = errors.New("the server is stopping")
 // ServeHTTP serves h on l until stopped. Requests in flight have half of the stop's budget and are then
 // canceled. WebSockets are canceled by their context, since the standard library does not track them. If l
 // bounds its connections, requests over the bound get 503.
-func ServeHTTP(l net.Listener, h http.Handler) Running {
+func ServeHTTP(l net.Listener, h http.Handler) Part {
 	return ServeWith(l, h, func(*http.Server) {})
 }
 
 // ServeWith is ServeHTTP by a server that configure has changed.
-func ServeWith(l net.Listener, h http.Handler, configure func(*http.Server)) Running {
+func ServeWith(l net.Listener, h http.Handler, configure func(*http.Server)) Part {
 	// canceled by stop
 	ctx, cancel := context.WithCancelCause(context.Background())
 	srv := &http.Server{
@@ -40,7 +40,7 @@ func ServeWith(l net.Listener, h http.Handler, configure func(*http.Server)) Run
 	// ends by Shutdown or Close
 	go func() { done <- srv.Serve(l) }()
 
-	return Running{Done: done, Stop: func(stop context.Context) error {
+	return Part{Done: done, Stop: func(stop context.Context) error {
 		defer cancel(ErrStopping)
 
 		drain, cancelDrain := context.WithTimeout(stop, remaining(stop)/2)

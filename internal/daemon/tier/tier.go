@@ -1,10 +1,12 @@
 package tier
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 )
@@ -12,22 +14,15 @@ import (
 // stopBudget is the default time for a tier to stop.
 const stopBudget = 5 * time.Second
 
-// Tier is one part of a process. Tiers start in order, each when the one before is ready, and stop in reverse.
+// Tier is a group of parts of a process. Tiers start in order, each when the one before is ready, and stop in reverse.
 type Tier struct {
 	Name string
 
 	// for its stop; 0: 5 s
 	Budget time.Duration
-	// Start returns when the tier is ready. ctx bounds the start only.
-	Start func(ctx context.Context) (Running, error)
-}
-
-// Running is a tier that has started.
-type Running struct {
-	// Stop stops the tier within ctx; nil: nothing to stop.
-	Stop func(ctx context.Context) error
-	// Done receives the error of a tier that ends by itself; nil: it never does. It is not read after Stop.
-	Done <-chan error
+	// Start adds each part to parts as soon as it runs, and returns when the tier is ready. The parts stop in
+	// reverse, also if Start fails. ctx bounds the start only.
+	Start func(ctx context.Context, parts *Parts) error
 }
 
 // Run starts the tiers, calls ready and waits until ctx ends (nil) or a tier ends (its error). It then
@@ -50,12 +45,12 @@ func Run(ctx context.Context, log *slog.Logger, tiers []Tier, ready func()) erro
 
 type upTier struct {
 	Tier
-	Running
+	Parts
 }
 
-// start returns the tiers that have started, with the error of one that has not.
-func start(ctx context.Context, log *slog.Logger, tiers []Tier) ([]upTier, error) {
-	var up []upTier
+// start returns the tiers that have started, and the one that has failed, with its error.
+func start(ctx context.Context, log *slog.Logger, tiers []Tier) ([]*upTier, error) {
+	var up []*upTier
 
 	for _, t := range tiers {
 		if err := ctx.Err(); err != nil {
@@ -64,48 +59,45 @@ func start(ctx context.Context, log *slog.Logger, tiers []Tier) ([]upTier, error
 
 		begin := time.Now()
 
-		r, err := t.Start(ctx)
-		if err != nil {
+		next := &upTier{Tier: t}
+		up = append(up, next)
+
+		if err := t.Start(ctx, &next.Parts); err != nil {
 			return up, fmt.Errorf("start %s: %w", t.Name, err)
 		}
 
 		log.Debug("started", "tier", t.Name, "took", time.Since(begin))
-		up = append(up, upTier{t, r})
 	}
 
 	return up, nil
 }
 
-// wait returns when ctx ends or the first tier ends.
-func wait(ctx context.Context, up []upTier) error {
-	ctx, cancel := context.WithCancel(ctx)
-	first := make(chan error, len(up))
+// wait returns when ctx ends (nil) or the first part ends (its error).
+func wait(ctx context.Context, up []*upTier) error {
+	running, end := context.WithCancelCause(ctx)
 
 	var watchers sync.WaitGroup
 
 	for _, t := range up {
-		if t.Done == nil {
-			continue
+		for _, part := range t.all {
+			watchers.Go(func() {
+				select {
+				case err := <-part.Done:
+					end(fmt.Errorf("%s ended by itself: %w", t.Name, orUnexpected(err)))
+				case <-running.Done():
+				}
+			})
 		}
-
-		watchers.Go(func() {
-			select {
-			case err := <-t.Done:
-				first <- fmt.Errorf("%s ended by itself: %w", t.Name, orUnexpected(err))
-			case <-ctx.Done():
-			}
-		})
 	}
 
-	defer watchers.Wait()
-	defer cancel()
+	<-running.Done()
+	watchers.Wait()
 
-	select {
-	case err := <-first:
-		return err
-	case <-ctx.Done():
+	if ctx.Err() != nil {
 		return nil
 	}
+
+	return context.Cause(running)
 }
 
 func orUnexpected(err error) error {
@@ -117,28 +109,21 @@ func orUnexpected(err error) error {
 }
 
 // stop stops the tiers in reverse order, each within its budget.
-func stop(ctx context.Context, log *slog.Logger, up []upTier) error {
+func stop(ctx context.Context, log *slog.Logger, up []*upTier) error {
 	var errs []error
 
-	for i := len(up) - 1; i >= 0; i-- {
-		if t := up[i]; t.Stop != nil {
-			if err := stopOne(ctx, t); err != nil {
-				log.Warn("did not stop cleanly", "tier", t.Name, "error", err)
-				errs = append(errs, fmt.Errorf("stop %s: %w", t.Name, err))
-			}
+	for _, t := range slices.Backward(up) {
+		if err := stopOne(ctx, t); err != nil {
+			log.Warn("did not stop cleanly", "tier", t.Name, "error", err)
+			errs = append(errs, fmt.Errorf("stop %s: %w", t.Name, err))
 		}
 	}
 
 	return errors.Join(errs...)
 }
 
-func stopOne(ctx context.Context, t upTier) error {
-	budget := t.Budget
-	if budget == 0 {
-		budget = stopBudget
-	}
-
-	ctx, cancel := context.WithTimeout(ctx, budget)
+func stopOne(ctx context.Context, t *upTier) error {
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(t.Budget, stopBudget))
 	defer cancel()
 
 	return t.Stop(ctx)

@@ -28,9 +28,11 @@ func (d *callLog) add(line string) {
 }
 
 func (d *callLog) tier(name string, done <-chan error) tier.Tier {
-	return tier.Tier{Name: name, Start: func(context.Context) (tier.Running, error) {
+	return tier.Tier{Name: name, Start: func(_ context.Context, parts *tier.Parts) error {
 		d.add("start " + name)
-		return tier.Running{Done: done, Stop: func(context.Context) error { d.add("stop " + name); return nil }}, nil
+		parts.Add(tier.Part{Done: done, Stop: func(context.Context) error { d.add("stop " + name); return nil }})
+
+		return nil
 	}}
 }
 
@@ -52,8 +54,11 @@ func TestTierThatDoesNotStartRollsBackTheOthers(t *testing.T) {
 
 	var d callLog
 
-	broken := tier.Tier{Name: "b", Start: func(context.Context) (tier.Running, error) {
-		return tier.Running{}, errors.New("no luck")
+	broken := tier.Tier{Name: "b", Start: func(_ context.Context, parts *tier.Parts) error {
+		parts.OnClose(func() error { d.add("close b1"); return nil })
+		parts.OnClose(func() error { d.add("close b2"); return errors.New("no luck either") })
+
+		return errors.New("no luck")
 	}}
 	err := tier.Run(
 		t.Context(),
@@ -61,8 +66,8 @@ func TestTierThatDoesNotStartRollsBackTheOthers(t *testing.T) {
 		[]tier.Tier{d.tier("a", nil), broken, d.tier("c", nil)},
 		func() { d.add("ready") },
 	)
-	require.ErrorContains(t, err, "start b: no luck")
-	require.Equal(t, []string{"start a", "stop a"}, d.lines)
+	require.EqualError(t, err, "start b: no luck\nstop b: no luck either")
+	require.Equal(t, []string{"start a", "close b2", "close b1", "stop a"}, d.lines)
 }
 
 // Run reports the first cause once and stops the other tiers.
@@ -88,9 +93,9 @@ func TestInterruptedStartIsNoError(t *testing.T) {
 	var d callLog
 
 	ctx, cancel := context.WithCancel(t.Context())
-	slow := tier.Tier{Name: "slow", Start: func(ctx context.Context) (tier.Running, error) {
+	slow := tier.Tier{Name: "slow", Start: func(ctx context.Context, _ *tier.Parts) error {
 		cancel()
-		return tier.Running{}, ctx.Err()
+		return ctx.Err()
 	}}
 	require.NoError(t, tier.Run(ctx, quiet(), []tier.Tier{d.tier("a", nil), slow}, func() { d.add("ready") }))
 	require.Equal(t, []string{"start a", "stop a"}, d.lines)
@@ -103,8 +108,9 @@ func TestSlowStopIsBounded(t *testing.T) {
 		var d callLog
 
 		ctx, cancel := context.WithCancel(t.Context())
-		slow := tier.Tier{Name: "slow", Budget: time.Minute, Start: func(context.Context) (tier.Running, error) {
-			return tier.Running{Stop: func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }}, nil
+		slow := tier.Tier{Name: "slow", Budget: time.Minute, Start: func(_ context.Context, parts *tier.Parts) error {
+			parts.OnStop(func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
+			return nil
 		}}
 		begin := time.Now()
 		err := tier.Run(ctx, quiet(), []tier.Tier{d.tier("a", nil), slow}, cancel)
