@@ -61,9 +61,10 @@ class Trainer:
             self._save()
 
         self.served = copy.deepcopy(self.model)
-        self.engine = Engine(self.served, tokenizer, "tiny", args.port)
         self.weights = WeightSync("vllm", retry_s=600.0)
-        self._serve_weights()
+        # The endpoint is paused until its weights have a name. After a kill they may be later than the name at the gateway.
+        with self.weights.drained(version=self._version(), abort=True):
+            self.engine = Engine(self.served, tokenizer, "tiny", args.port)
 
     def step(self) -> None:
         """Trains on the next groups. They are acknowledged last, so that a killed trainer is served them again."""
@@ -129,7 +130,10 @@ class Trainer:
             with self.engine.lock:
                 self.served.load_state_dict(self.model.state_dict())
 
-        self.weights.update(load, version=f"step-{len(self.curve)}")
+        self.weights.update(load, version=self._version())
+
+    def _version(self) -> str:
+        return f"step-{len(self.curve)}"
 
     def _save(self) -> None:
         state = {
