@@ -61,13 +61,13 @@ test: test-deps lint $(SUM)
 # detector, under which decoding megabytes takes ten times as long, and the page four times; other tests run the same code
 # under it.
 test-root: $(SUM)
-	CGO_ENABLED=1 nice -n 5 $(SUM) --format standard-quiet -- -count=1 -race -vet=off -timeout 30m ./...
+	CGO_ENABLED=1 nice -n 5 $(SUM) --format standard-quiet -- -count=1 -race -vet=off -timeout 60m ./...
 	nice -n 5 go test -count=1 -vet=off -timeout 10m ./envserver ./internal/gateway -run 'TestMemoryOf|TestPage|TestSavedPage'
 
 # The nested module embeds the Temporal server, which is slow to build with the race detector and not our code. More of its
 # tests run at once than there are cores.
 test-dev: $(SUM)
-	cd $(DEV) && $(SUM) --format standard-quiet -- -count=1 -vet=off -parallel 4 -timeout 40m ./...
+	cd $(DEV) && $(SUM) --format standard-quiet -- -count=1 -vet=off -parallel 4 -timeout 80m ./...
 
 # golangci-lint (which includes go vet) over both modules, then known vulnerabilities. Results are cached between runs.
 lint: $(LINT) $(VULN)

@@ -52,7 +52,7 @@ func TestProducerKeepsTheEndpointBusy(t *testing.T) {
 			require.Eventually(t, func() bool {
 				s = decode[producer.State](t, get(t, srv.url+"/producers/disk"))
 				return s.Counts.Started == int64(rollouts/size)
-			}, 10*time.Minute, 100*time.Millisecond)
+			}, 10*time.Minute, 200*time.Millisecond)
 
 			lastStart := time.Now()
 			s = waitProducer(t, srv.url, "disk")

@@ -164,7 +164,7 @@ func (s keySearch) requireCleanTelemetry(t *testing.T, spans *collector) {
 			t,
 			func() bool { return bytes.Contains(spans.all(), []byte(control)) },
 			5*time.Minute,
-			50*time.Millisecond,
+			200*time.Millisecond,
 			control,
 		)
 	}

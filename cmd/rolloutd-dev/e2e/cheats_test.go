@@ -185,7 +185,7 @@ func cheat(t *testing.T, o devOptions, config string, all args) {
 		require.NoError(t, err)
 		fmt.Fprintf(
 			scripts,
-			"- match: %q\n  turns:\n    - tool_calls: [{name: bash, arguments: {command: %s, description: Cheat}}]\n    - text: Done.\n",
+			"- match: %q\n  hermes: true\n  turns:\n    - tool_calls: [{name: terminal, arguments: {command: %s}}]\n    - text: Done.\n",
 			"one that "+c.name+".",
 			does,
 		)
@@ -198,7 +198,7 @@ func cheat(t *testing.T, o devOptions, config string, all args) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 
-			a := args{"instruction": "Be one that " + c.name + ".", "endpoint": "scripted"}
+			a := args{"instruction": "Be one that " + c.name + ".", "endpoint": "scripted", "agent": rollout.AgentReact}
 			maps.Copy(a, all)
 			maps.Copy(a, c.args)
 

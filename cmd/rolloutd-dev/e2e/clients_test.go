@@ -60,7 +60,7 @@ func (c bearer) await(t *testing.T, target string, ok func(status int, out strin
 		t,
 		func() bool { return ok(c.rest(t, target, nil)) },
 		5*time.Minute,
-		100*time.Millisecond,
+		200*time.Millisecond,
 		target,
 	)
 }
@@ -129,6 +129,7 @@ func TestClientsOfOneServer(t *testing.T) {
 	task := func(id string, more ...string) args {
 		return args{
 			"instruction": "say hello",
+			"agent":       rollout.AgentReact,
 			"endpoint":    "scripted",
 			"rollout_id":  id,
 			"setup":       append([]string{"true"}, more...),
@@ -140,6 +141,7 @@ func TestClientsOfOneServer(t *testing.T) {
 
 	group := args{
 		"instruction": "say hello",
+		"agent":       rollout.AgentReact,
 		"endpoint":    "scripted",
 		"group_id":    "alice-g",
 		"group_size":  2,
@@ -215,7 +217,7 @@ func (c bearer) requireNoAccess(t *testing.T, id string) {
 		same(tool+" over a WebSocket", c.socket(t, tool, of), c.socket(t, tool, ofNone))
 	}
 
-	mine := args{"instruction": "say hello", "endpoint": "scripted", "rollout_id": id}
+	mine := args{"instruction": "say hello", "agent": rollout.AgentReact, "endpoint": "scripted", "rollout_id": id}
 	status, out := c.rest(t, "POST /rollouts", mine)
 	require.Equal(t, http.StatusConflict, status, out)
 

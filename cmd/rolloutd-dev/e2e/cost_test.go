@@ -140,7 +140,7 @@ func (d *dev) waitForWarm(t testing.TB, n int) {
 		text, err := io.ReadAll(res.Body)
 
 		return err == nil && strings.Contains(string(text), line)
-	}, 15*time.Minute, 50*time.Millisecond, line)
+	}, 15*time.Minute, time.Second, line)
 }
 
 // cpuWatch measures the total CPU time of the processes with a name. It samples them every 100 ms, so it

@@ -36,7 +36,7 @@ func TestDemo(t *testing.T) {
 			t,
 			func() bool { return strings.Contains(said(), text) },
 			5*time.Minute,
-			50*time.Millisecond,
+			200*time.Millisecond,
 			"%s",
 			text,
 		)
@@ -49,7 +49,7 @@ func TestDemo(t *testing.T) {
 		t,
 		func() bool { workflows = srv.workflows(t); return len(workflows) > 0 },
 		5*time.Minute,
-		50*time.Millisecond,
+		200*time.Millisecond,
 		"no workflow is listed",
 	)
 	require.Len(t, workflows, 1)

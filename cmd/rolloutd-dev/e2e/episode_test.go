@@ -129,7 +129,7 @@ func TestEpisodeKilled(t *testing.T) {
 		r, err := p.bash(fmt.Sprint("look-", n), "grep -c begin log")
 
 		return err == nil && r.Observation.Result != nil && !r.Observation.Result.IsError
-	}, 4*time.Minute, 50*time.Millisecond)
+	}, 4*time.Minute, 200*time.Millisecond)
 	srv.kill()
 	require.Error(t, <-lost)
 	srv = srv.restart(t)
@@ -175,7 +175,7 @@ func TestEpisodeOfTwoClients(t *testing.T) {
 		post(t, srv.url+"/env/tools/mcp", http.Header{"Content-Type": {"application/json"}}, body),
 		`"closed":true`,
 	)
-	require.Eventually(t, func() bool { return len(srv.sandboxes(t)) == 0 }, 4*time.Minute, 50*time.Millisecond)
+	require.Eventually(t, func() bool { return len(srv.sandboxes(t)) == 0 }, 4*time.Minute, 200*time.Millisecond)
 
 	r, err = one.post("/step", args{"action": args{"tool_name": "submit", "arguments": args{}}})
 	require.NoError(t, err)

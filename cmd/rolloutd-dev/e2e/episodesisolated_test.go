@@ -137,7 +137,7 @@ func requireNothingOutside(t *testing.T, alice, bob bearer) {
 		t,
 		func() bool { theirs = alice.rollouts(t); return len(theirs) > 0 },
 		5*time.Minute,
-		50*time.Millisecond,
+		200*time.Millisecond,
 		"alice's rollout is listed",
 	)
 	require.Len(t, theirs, 1)
@@ -211,7 +211,7 @@ func requireNoWait(t *testing.T, alice, bob bearer) {
 			).Output,
 			"cpu output",
 		)
-	}, 4*time.Minute, 50*time.Millisecond)
+	}, 4*time.Minute, 200*time.Millisecond)
 
 	for i := range 3 {
 		require.Equal(t, treasure, alice.bash(t, "t", fmt.Sprint("beside ", i), "cat secret.txt").Output)

@@ -228,7 +228,7 @@ func TestTurnsScored(t *testing.T) {
 	require.Eventually(t, func() bool {
 		status, _ := client.rest(t, "GET /rollouts/"+id+"/trace", nil)
 		return status == http.StatusOK
-	}, time.Minute, 50*time.Millisecond, "the trace is stored")
+	}, time.Minute, 200*time.Millisecond, "the trace is stored")
 
 	var first rollout.Turn
 	require.NoError(t, json.NewDecoder(strings.NewReader(get(t, srv.url+"/rollouts/"+id+"/trace"))).Decode(&first))

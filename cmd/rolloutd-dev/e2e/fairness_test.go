@@ -39,7 +39,7 @@ func TestQueueIsSharedByTurns(t *testing.T) {
 		t,
 		func() bool { return len(listed(t, srv.url, "status=running")) == tasks*groupSize+1 },
 		5*time.Minute,
-		50*time.Millisecond,
+		200*time.Millisecond,
 		"the producer's rollouts wait",
 	)
 	direct := start(t, srv.url, args{"instruction": "produce", "endpoint": "scripted", "agent": "react"})
@@ -47,7 +47,7 @@ func TestQueueIsSharedByTurns(t *testing.T) {
 		t,
 		func() bool { return len(listed(t, srv.url, "status=running")) == tasks*groupSize+2 },
 		5*time.Minute,
-		50*time.Millisecond,
+		200*time.Millisecond,
 		"and so does the direct one",
 	)
 	_, err := call(t.Context(), srv.url, "abort_rollout", args{"rollout_id": blocker})

@@ -132,7 +132,7 @@ func (f *cluster) await(server, host string, ok func(fleet.Host) bool) {
 	require.Eventually(f.t, func() bool {
 		h := f.list(server)[host]
 		return h.Error == "" && ok(h)
-	}, 5*time.Minute, 50*time.Millisecond, "host %s", host)
+	}, 5*time.Minute, 200*time.Millisecond, "host %s", host)
 }
 
 // drain drains or resumes a host, as an operator does, and waits until the host has the state.

@@ -105,7 +105,7 @@ func deliverAGroup(t *testing.T, url, sink string) {
 	t.Helper()
 
 	postGroup(t, url, args{
-		"instruction": "say hello", "endpoint": "scripted", "task_id": "hello", "group_id": "g", "group_size": 1,
+		"instruction": "say hello", "agent": rollout.AgentReact, "endpoint": "scripted", "task_id": "hello", "group_id": "g", "group_size": 1,
 		"verify": []string{"true"},
 	})
 	require.Equal(t, rollout.GroupComplete, waitGroup(t, url, "g").Outcome)

@@ -84,7 +84,7 @@ func TestOneTrace(t *testing.T) {
 				require.Eventually(t, func() bool {
 					got = reversed(spans.spanPath(tc.trace, leaf, client))
 					return got != nil
-				}, 5*time.Minute, 50*time.Millisecond, "no way from %s to the client", leaf)
+				}, 5*time.Minute, 200*time.Millisecond, "no way from %s to the client", leaf)
 				require.Equal(t, want, got)
 			}
 		})

@@ -27,7 +27,7 @@ func TestPausedEndpoint(t *testing.T) {
 	ids := srv.startWaiting(t, 12)
 	other := startModel(t, "")
 	healthy := runRollout(t, srv.url, args{
-		"instruction": "say hello", "endpoint": "vllm", "base_url": other.url, "model": "m", "verify": []string{"true"},
+		"instruction": "say hello", "agent": rollout.AgentReact, "endpoint": "vllm", "base_url": other.url, "model": "m", "verify": []string{"true"},
 	})
 	require.Equal(t, rollout.Completed, healthy.Outcome, deref(healthy.Error))
 
@@ -94,6 +94,7 @@ func (d *dev) startWaiting(t *testing.T, n int) (ids []string) {
 	for range n {
 		ids = append(ids, start(t, d.url, args{
 			"instruction": "say hello",
+			"agent":       rollout.AgentReact,
 			"endpoint":    "scripted",
 			"verify":      []string{"true"},
 		}))
@@ -192,7 +193,7 @@ func (d *dev) pending(
 		}
 
 		return false
-	}, 5*time.Minute, 50*time.Millisecond)
+	}, 5*time.Minute, 200*time.Millisecond)
 
 	return found, step
 }

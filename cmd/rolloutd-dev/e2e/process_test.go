@@ -147,7 +147,7 @@ func (p *process) ready(t testing.TB, url string) {
 		defer resp.Body.Close()
 
 		return resp.StatusCode == http.StatusOK
-	}, 5*time.Minute, 20*time.Millisecond, "%s does not answer", url)
+	}, 5*time.Minute, 50*time.Millisecond, "%s does not answer", url)
 }
 
 // tail returns the end of a log for a failure message.

@@ -114,7 +114,7 @@ func (c *consumer) next(t *testing.T) (b servedBatch) {
 		t,
 		func() bool { b = c.pull(t); return b.Batch != nil },
 		5*time.Minute,
-		50*time.Millisecond,
+		200*time.Millisecond,
 		"no batch",
 	)
 
@@ -148,7 +148,7 @@ func (c *consumer) call(t *testing.T, method, path, body string) string {
 		text, err = io.ReadAll(resp.Body)
 
 		return err == nil && resp.StatusCode == http.StatusOK
-	}, 5*time.Minute, 50*time.Millisecond, "%s %s: %s", method, path, text)
+	}, 5*time.Minute, 200*time.Millisecond, "%s %s: %s", method, path, text)
 
 	return string(text)
 }
@@ -199,7 +199,7 @@ func waitProducer(t *testing.T, url, id string) producer.State {
 		}
 
 		return known && s.Done()
-	}, 5*time.Minute, 100*time.Millisecond, "producer %s does not end", id)
+	}, 5*time.Minute, 200*time.Millisecond, "producer %s does not end", id)
 
 	return s
 }

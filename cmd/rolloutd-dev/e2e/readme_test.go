@@ -137,7 +137,7 @@ func (p *trainerProcess) steps(t *testing.T) (all [][]string) {
 
 func (p *trainerProcess) awaitSteps(t *testing.T, n int) {
 	t.Helper()
-	require.Eventually(t, func() bool { return len(p.steps(t)) >= n }, 5*time.Minute, 50*time.Millisecond, "no step")
+	require.Eventually(t, func() bool { return len(p.steps(t)) >= n }, 5*time.Minute, 200*time.Millisecond, "no step")
 }
 
 func (p *trainerProcess) awaitEnd(t *testing.T) {

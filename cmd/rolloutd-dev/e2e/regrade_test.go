@@ -76,6 +76,7 @@ func TestRegrade(t *testing.T) {
 
 	task := args{
 		"instruction": "say hello",
+		"agent":       rollout.AgentReact,
 		"task_id":     "answer",
 		"endpoint":    "scripted",
 		"setup":       []string{"echo 42 > answer.txt"},

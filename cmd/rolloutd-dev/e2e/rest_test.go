@@ -21,6 +21,7 @@ func TestRolloutsOverREST(t *testing.T) {
 	odd := `it's an "odd" task\?`
 	result := runRollout(t, srv.url, args{
 		"instruction": "say hello",
+		"agent":       rollout.AgentReact,
 		"endpoint":    "scripted",
 		"task_id":     odd,
 		"group_id":    "g1",
@@ -28,6 +29,7 @@ func TestRolloutsOverREST(t *testing.T) {
 	})
 	other := runRollout(t, srv.url, args{
 		"instruction": "say hello",
+		"agent":       rollout.AgentReact,
 		"endpoint":    "scripted",
 		"task_id":     "other",
 		"setup":       []string{"false"},
@@ -35,6 +37,7 @@ func TestRolloutsOverREST(t *testing.T) {
 
 	ended := start(t, srv.url, args{
 		"instruction": "say hello",
+		"agent":       rollout.AgentReact,
 		"endpoint":    "scripted",
 		"task_id":     "ended",
 		"setup":       []string{"sleep 600"},
@@ -56,7 +59,7 @@ func TestRolloutsOverREST(t *testing.T) {
 			t,
 			func() bool { return equal(listed(t, srv.url, query), want) },
 			5*time.Minute,
-			50*time.Millisecond,
+			200*time.Millisecond,
 			query,
 		)
 	}

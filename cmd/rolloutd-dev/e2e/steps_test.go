@@ -90,7 +90,7 @@ func TestSteps(t *testing.T) {
 func TestCheatsOverSteps(t *testing.T) {
 	t.Parallel()
 
-	srv := startDev(t, devOptions{script: stepsScript("bash", "false")})
+	srv := startDev(t, devOptions{script: stepsScript("terminal", "true")})
 	grade := `echo 1 > $VERIFIER_DIR/reward.txt`
 
 	for name, c := range map[string]struct {
@@ -116,7 +116,7 @@ func TestCheatsOverSteps(t *testing.T) {
 			t.Parallel()
 
 			result := runRollout(t, srv.url, args{
-				"instruction": "cheat", "endpoint": "scripted",
+				"instruction": "cheat", "endpoint": "scripted", "agent": rollout.AgentReact,
 				"steps": []args{{"name": "first", "instruction": c.first, "test_script": grade}, c.second},
 			})
 			require.Equal(t, c.outcome, result.Outcome, deref(result.Error))

@@ -127,7 +127,7 @@ func waitFor(t testing.TB, url, id, what string, ok func(state) bool) state {
 		}
 
 		return err == nil && ok(s)
-	}, 5*time.Minute, 50*time.Millisecond, "rollout %s: %s", id, what)
+	}, 5*time.Minute, 200*time.Millisecond, "rollout %s: %s", id, what)
 
 	return last
 }

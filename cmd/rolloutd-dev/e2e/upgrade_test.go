@@ -55,7 +55,7 @@ func makeCurrent(t *testing.T, c client.Client, build string) {
 			SetCurrentVersion(t.Context(), client.WorkerDeploymentSetCurrentVersionOptions{BuildID: build})
 
 		return err == nil
-	}, 5*time.Minute, 100*time.Millisecond, "build %s: %v", build, err)
+	}, 5*time.Minute, 200*time.Millisecond, "build %s: %v", build, err)
 	require.Eventually(t, func() bool {
 		about, err := c.WorkflowService().
 			DescribeWorkerDeployment(t.Context(), &workflowservice.DescribeWorkerDeploymentRequest{
@@ -66,7 +66,7 @@ func makeCurrent(t *testing.T, c client.Client, build string) {
 			about.GetWorkerDeploymentInfo().
 				GetRoutingConfigUpdateState() ==
 				enumspb.ROUTING_CONFIG_UPDATE_STATE_COMPLETED
-	}, 5*time.Minute, 100*time.Millisecond, "build %s is not current in all task queues", build)
+	}, 5*time.Minute, 200*time.Millisecond, "build %s is not current in all task queues", build)
 }
 
 // buildOf returns the build that runs the workflow of a rollout.
@@ -144,7 +144,7 @@ func TestRollingUpgrade(t *testing.T) {
 		t,
 		func() bool { return runningOn(t, c, "dev") == 0 },
 		5*time.Minute,
-		100*time.Millisecond,
+		200*time.Millisecond,
 		"the old build has workflows",
 	)
 	hosts.await(a.url, strings.TrimSpace(string(oldHost)), inState(fleet.Drained))

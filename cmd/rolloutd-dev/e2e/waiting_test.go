@@ -59,7 +59,7 @@ func (d instance) waitForStopped(t testing.TB, id string) {
 	require.Eventually(t, func() bool {
 		st, err := box.Status(t.Context(), agent.ProcessName(1))
 		return err == nil && st.Paused
-	}, 5*time.Minute, 100*time.Millisecond, "the agent is stopped")
+	}, 5*time.Minute, 200*time.Millisecond, "the agent is stopped")
 }
 
 // BenchmarkWaitingAgents makes 24 OpenCode rollouts, or ROLLOUTD_WAITING, wait for the second reply of
