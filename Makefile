@@ -50,19 +50,16 @@ deps:
 test-deps:
 	@deploy/deps.sh --test
 
-# Lint has the machine alone. The tests of the root module need the processor, those of the nested module wait most of their
-# time for other processes: both run at once, and the waiting ones get the processor first. Twice as many at once take longer:
-# most of the time then goes into changes between processes.
-test: test-deps lint $(SUM)
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-root test-dev
+# One after the other: each keeps two cores busy, and an agent that shares them with ten others takes minutes to start.
+test: test-deps lint test-dev test-root
 
 # Never from the cache: Go does not know that a test builds and runs this project's programs. Without vet, which lint runs.
 # The tests that measure the memory of requests and replies, and those of the page in a browser, are built without the race
 # detector, under which decoding megabytes takes ten times as long, and the page four times; other tests run the same code
 # under it.
 test-root: $(SUM)
-	CGO_ENABLED=1 nice -n 5 $(SUM) --format standard-quiet -- -count=1 -race -vet=off -timeout 60m ./...
-	nice -n 5 go test -count=1 -vet=off -timeout 10m ./envserver ./internal/gateway -run 'TestMemoryOf|TestPage|TestSavedPage'
+	CGO_ENABLED=1 $(SUM) --format standard-quiet -- -count=1 -race -vet=off -timeout 60m ./...
+	go test -count=1 -vet=off -timeout 10m ./envserver ./internal/gateway -run 'TestMemoryOf|TestPage|TestSavedPage'
 
 # The nested module embeds the Temporal server, which is slow to build with the race detector and not our code. More of its
 # tests run at once than there are cores.

@@ -17,7 +17,7 @@ suite() { # NAME
 		ROLLOUTD_TEST_TRL=1 go test -count=1 -timeout 30m ./internal/testkit/pyclient -run TestPackageForPythonTrains -v
 		cd $dev && ROLLOUTD_TEST_TRL=1 go test -count=1 -timeout 30m ./e2e -run TestPackageForPythonTrains -v
 		;;
-	learn) # A policy learns for 40 steps: the short form of docs/learning.md. Fetches 3 GB once.
+	learn) # A policy learns for 30 steps: the short form of docs/learning.md. Fetches 3 GB once.
 		make test-deps
 		cd $dev && ROLLOUTD_TEST_LEARN=1 go test -count=1 -timeout 60m ./e2e -run TestPolicyLearns -v
 		;;

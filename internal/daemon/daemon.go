@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"slices"
 
+	systemd "github.com/coreos/go-systemd/v22/daemon"
 	"go.temporal.io/sdk/client"
 
 	"github.com/rolloutd/rolloutd/internal/clock"
@@ -132,9 +133,15 @@ func (d *Daemon) readinessTier() tier.Tier {
 	}}
 }
 
-// Ready records that all tiers have started.
+// Ready records that all tiers have started, and tells a systemd that waits for it.
 func (d *Daemon) Ready() {
 	d.health.set("ready")
+
+	// sandboxes and agents do not inherit the socket
+	const unsetSocket = true
+	if _, err := systemd.SdNotify(unsetSocket, systemd.SdNotifyReady); err != nil {
+		d.log.Warn("systemd was not told that this process is ready", "error", err)
+	}
 
 	var at []any
 	for _, a := range []struct{ part, address string }{

@@ -4,8 +4,10 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -77,6 +79,38 @@ func TestHealthFollowsTheProcess(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, during, "starting")
 	require.Contains(t, after, "stopping")
+}
+
+// A unit of systemd is up when all tiers have started, and no child of the process can report in its name.
+func TestSystemdLearnsOfTheStart(t *testing.T) { // not parallel: it sets a variable
+	const variable = "NOTIFY_SOCKET"
+
+	socket := filepath.Join(t.TempDir(), "notify")
+	t.Setenv(variable, socket)
+
+	notes, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
+	require.NoError(t, err)
+
+	defer notes.Close()
+
+	started := false
+	ctx, cancel := context.WithCancel(t.Context())
+	d := daemon.New(daemon.Options{Config: modelConfig(t), Roles: daemon.Roles{Model: true}, Log: quiet()})
+	last := tier.Tier{Name: "last", Start: func(context.Context, *tier.Parts) error {
+		require.NotEmpty(t, os.Getenv(variable), "it is not ready yet")
+
+		started = true
+
+		return nil
+	}}
+	require.NoError(t, tier.Run(ctx, quiet(), append(d.Tiers(), last), func() { d.Ready(); cancel() }))
+
+	note := make([]byte, 64)
+	n, err := notes.Read(note)
+	require.NoError(t, err)
+	require.Equal(t, "READY=1", string(note[:n]))
+	require.True(t, started)
+	require.Empty(t, os.Getenv(variable))
 }
 
 func TestRoleRefusesAnInvalidScript(t *testing.T) {

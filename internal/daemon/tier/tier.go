@@ -75,6 +75,7 @@ func start(ctx context.Context, log *slog.Logger, tiers []Tier) ([]*upTier, erro
 // wait returns when ctx ends (nil) or the first part ends (its error).
 func wait(ctx context.Context, up []*upTier) error {
 	running, end := context.WithCancelCause(ctx)
+	defer end(nil)
 
 	var watchers sync.WaitGroup
 
