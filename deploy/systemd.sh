@@ -94,6 +94,14 @@ if [ ! -e rebooted ]; then
 	say "a rollout"
 	ends "$(begin examples/binary_search.yaml)" examples/binary_search.yaml 1
 
+	say "systemctl fails for a role that cannot start"
+	cp /etc/rolloutd/rolloutd.yaml good.yaml
+	echo "nonsense: true" >>/etc/rolloutd/rolloutd.yaml
+	if systemctl restart rolloutd-serve; then exit 1; fi
+	cp good.yaml /etc/rolloutd/rolloutd.yaml
+	systemctl restart rolloutd-serve
+	up
+
 	say "the worker is stopped amid a rollout, and started"
 	id=$(begin ticks.yaml)
 	sleep 3
