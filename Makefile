@@ -51,7 +51,7 @@ test-deps:
 	@deploy/deps.sh --test
 
 # One after the other: each keeps two cores busy, and an agent that shares them with ten others takes minutes to start.
-test: test-deps lint test-dev test-root
+test: test-deps lint test-root test-dev
 
 # Never from the cache: Go does not know that a test builds and runs this project's programs. Without vet, which lint runs.
 # The tests that measure the memory of requests and replies, and those of the page in a browser, are built without the race
@@ -64,7 +64,7 @@ test-root: $(SUM)
 # The nested module embeds the Temporal server, which is slow to build with the race detector and not our code. More of its
 # tests run at once than there are cores.
 test-dev: $(SUM)
-	cd $(DEV) && $(SUM) --format standard-quiet -- -count=1 -vet=off -parallel 4 -timeout 80m ./...
+	cd $(DEV) && $(SUM) --format standard-quiet -- -count=1 -vet=off -parallel 3 -timeout 80m ./...
 
 # golangci-lint (which includes go vet) over both modules, then known vulnerabilities. Results are cached between runs.
 lint: $(LINT) $(VULN)

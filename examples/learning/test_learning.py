@@ -22,6 +22,7 @@ from task import CALL, demonstration
 from train import rows_of
 
 TOKENIZER = make_tokenizer()
+torch.set_num_threads(1)  # as in train.py: beside other tests, threads that wait for each other cost most of the time
 
 
 def sampled(model, count: int = 4) -> list[Row]:
