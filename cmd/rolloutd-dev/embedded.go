@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"net"
 	"strconv"
@@ -63,14 +62,7 @@ func (e *embedded) uiPortTier(f *flags, at func(origins ...string)) tier.Tier {
 		port := strconv.Itoa(e.front.Addr().(*net.TCPAddr).Port)
 		at("http://127.0.0.1:"+port, "http://localhost:"+port)
 
-		parts.OnClose(func() error {
-			// the UI has closed it
-			if err := e.front.Close(); !errors.Is(err, net.ErrClosed) {
-				return err
-			}
-
-			return nil
-		})
+		parts.AddListener(e.front)
 
 		return nil
 	}}

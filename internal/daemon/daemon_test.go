@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -104,6 +105,9 @@ func TestSystemdLearnsOfTheStart(t *testing.T) { // not parallel: it sets a vari
 		return nil
 	}}
 	require.NoError(t, tier.Run(ctx, quiet(), append(d.Tiers(), last), func() { d.Ready(); cancel() }))
+
+	// it was sent before Run returned
+	require.NoError(t, notes.SetReadDeadline(time.Now().Add(time.Minute)))
 
 	note := make([]byte, 64)
 	n, err := notes.Read(note)

@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -136,13 +135,15 @@ func (d *Daemon) runGateway(parts *tier.Parts, g *gateway.Server) error {
 		return err
 	}
 
+	parts.AddListener(l)
+
 	forTrainers, err := listen.TCP(
 		"the trainer API",
 		d.cfg.Gateway.TrainerListen,
 		"gateway.trainer_listen (ROLLOUTD_TRAINER_LISTEN)",
 	)
 	if err != nil {
-		return errors.Join(err, l.Close())
+		return err
 	}
 
 	d.at.Gateway, d.at.Trainer = l.Addr().String(), forTrainers.Addr().String()

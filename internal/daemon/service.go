@@ -3,10 +3,10 @@ package daemon
 import (
 	"cmp"
 	"log/slog"
+	"net"
 	"net/http"
 
 	"github.com/rolloutd/rolloutd/internal/config"
-	"github.com/rolloutd/rolloutd/internal/daemon/tier"
 	"github.com/rolloutd/rolloutd/internal/episode"
 	"github.com/rolloutd/rolloutd/internal/episode/toolservice"
 	"github.com/rolloutd/rolloutd/internal/network/listen"
@@ -35,24 +35,17 @@ func (s episodeService) handler(episodes *toolservice.Table) http.Handler {
 	return episodes.Handler(s.Key.Token(episode.TokenPurpose), s.Log)
 }
 
-// Start serves the episodes at a separate address if the configuration names one, and returns the URL by
-// which servers reach them. api is the URL of the host's API.
-func (s episodeService) Start(
-	parts *tier.Parts,
-	c config.Worker,
-	episodes *toolservice.Table,
-	api string,
-) (url string, err error) {
+// listenForEpisodes opens a listener if the configuration has a separate address for episodes (else nil), and
+// returns the URL by which servers reach them. api is the URL of the host's API.
+func listenForEpisodes(c config.Worker, api string) (l *net.TCPListener, url string, err error) {
 	if c.ToolsListen == "" {
-		return cmp.Or(c.ToolsURL, api), nil
+		return nil, cmp.Or(c.ToolsURL, api), nil
 	}
 
-	l, err := listen.TCP("the tool service", c.ToolsListen, "worker.tools_listen (ROLLOUTD_TOOLS_LISTEN)")
+	l, err = listen.TCP("the tool service", c.ToolsListen, "worker.tools_listen (ROLLOUTD_TOOLS_LISTEN)")
 	if err != nil {
-		return "", err
+		return nil, "", err
 	}
 
-	parts.Add(tier.ServeHTTP(l, s.handler(episodes)))
-
-	return cmp.Or(c.ToolsURL, "http://"+l.Addr().String()), nil
+	return l, cmp.Or(c.ToolsURL, "http://"+l.Addr().String()), nil
 }

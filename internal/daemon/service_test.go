@@ -32,10 +32,9 @@ func TestOneListener(t *testing.T) {
 	)
 	defer host.Close()
 
-	var parts tier.Parts
-
-	url, err := service.Start(&parts, config.Worker{}, table, host.URL)
+	none, url, err := listenForEpisodes(config.Worker{}, host.URL)
 	require.NoError(t, err)
+	require.Nil(t, none)
 	require.Equal(t, host.URL, url)
 
 	_, err = episode.NewClient(url, key.Token(episode.TokenPurpose), http.DefaultClient).Status(t.Context(), "none", 0)
@@ -47,10 +46,11 @@ func TestOneListener(t *testing.T) {
 	require.NoError(t, other.Body.Close())
 	require.Equal(t, http.StatusTeapot, other.StatusCode)
 
-	apart, err := service.Start(&parts, config.Worker{ToolsListen: "127.0.0.1:0"}, table, host.URL)
+	own, apart, err := listenForEpisodes(config.Worker{ToolsListen: "127.0.0.1:0"}, host.URL)
 	require.NoError(t, err)
 
-	defer func() { require.NoError(t, parts.Stop(t.Context())) }()
+	served := tier.ServeHTTP(own, service.handler(table))
+	defer func() { require.NoError(t, served.Stop(t.Context())) }()
 
 	require.NotEqual(t, host.URL, apart)
 	_, err = episode.NewClient(apart, key.Token(episode.TokenPurpose), http.DefaultClient).

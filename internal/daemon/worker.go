@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -101,7 +102,13 @@ func (d *Daemon) startWorker(ctx context.Context, parts *tier.Parts) error {
 
 	self := d.presence(backends)
 
-	if err := d.serveHost(parts, data, self); err != nil {
+	meters := host.Meters{Rooms: self.Rooms, Drain: d.drain, Waiting: d.waitingFor}
+	if err := d.tel.Registry().Register(meters); err != nil {
+		return fmt.Errorf("metrics of this host: %w", err)
+	}
+
+	api, episodes, err := d.listenHost(parts, self)
+	if err != nil {
 		return err
 	}
 
@@ -123,6 +130,9 @@ func (d *Daemon) startWorker(ctx context.Context, parts *tier.Parts) error {
 		return err
 	}
 
+	// It stops before the workers, whose stop cuts off calls of episodes.
+	d.serveHost(parts, api, episodes, data, self)
+
 	for _, f := range []func(context.Context) error{d.janitor(routes), d.sinks.Maintain, d.collect, self.Run} {
 		parts.OnStop(tier.Background(f).Stop)
 	}
@@ -137,26 +147,39 @@ type hostData struct {
 	episodes *toolservice.Table
 }
 
-// serveHost serves the data and the episodes of this host, and adds their addresses to self.
-func (d *Daemon) serveHost(parts *tier.Parts, data hostData, self *Presence) error {
-	meters := host.Meters{Rooms: self.Rooms, Drain: d.drain, Waiting: d.waitingFor}
-	if err := d.tel.Registry().Register(meters); err != nil {
-		return fmt.Errorf("metrics of this host: %w", err)
-	}
-
-	l, err := listen.TCP("the host's API", d.cfg.Worker.Listen, "worker.listen (ROLLOUTD_WORKER_LISTEN)")
+// listenHost opens the listener of the host's API, and the one of its episodes if the configuration has one (else
+// nil). It adds their addresses to self.
+func (d *Daemon) listenHost(parts *tier.Parts, self *Presence) (api, episodes *net.TCPListener, err error) {
+	api, err = listen.TCP("the host's API", d.cfg.Worker.Listen, "worker.listen (ROLLOUTD_WORKER_LISTEN)")
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 
+	parts.AddListener(api)
+
+	self.Record.URL = hostapi.URL(api.Addr(), d.cfg.Worker.Advertise)
+
+	episodes, self.Record.ToolsURL, err = listenForEpisodes(d.cfg.Worker, self.Record.URL)
+	if err != nil {
+		return nil, nil, err
+	}
+
+	if episodes != nil {
+		parts.AddListener(episodes)
+	}
+
+	return api, episodes, nil
+}
+
+// serveHost serves the data and the episodes of this host.
+func (d *Daemon) serveHost(parts *tier.Parts, api, episodes *net.TCPListener, data hostData, self *Presence) {
 	tools := episodeService{Key: d.key, Log: d.log}
-	api := hostapi.Handler(hostapi.Options{Key: d.key, Events: data.events, Transcripts: data.acts, Self: self})
-	parts.Add(tier.ServeHTTP(l, tools.With(api, data.episodes)))
+	handler := hostapi.Handler(hostapi.Options{Key: d.key, Events: data.events, Transcripts: data.acts, Self: self})
+	parts.Add(tier.ServeHTTP(api, tools.With(handler, data.episodes)))
 
-	self.Record.URL = hostapi.URL(l.Addr(), d.cfg.Worker.Advertise)
-	self.Record.ToolsURL, err = tools.Start(parts, d.cfg.Worker, data.episodes, self.Record.URL)
-
-	return err
+	if episodes != nil {
+		parts.Add(tier.ServeHTTP(episodes, tools.handler(data.episodes)))
+	}
 }
 
 // takeOver reclaims the activities of a worker that was killed. Its failure is not fatal: their heartbeat

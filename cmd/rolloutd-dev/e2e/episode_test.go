@@ -147,6 +147,48 @@ func TestEpisodeKilled(t *testing.T) {
 	require.Empty(t, srv.sandboxes(t))
 }
 
+// A worker that is stopped answers the calls of its episodes first.
+func TestStopAnswersCallsOfEpisodes(t *testing.T) {
+	t.Parallel()
+	a := startFourProcesses(t, fourProcessesOptions{})
+	p := player{a.url, "stopped"}
+	_, err := p.post("/reset", args{})
+	require.NoError(t, err)
+
+	type answer struct {
+		text string
+		err  error
+	}
+
+	answered := make(chan answer, 1)
+
+	go func() {
+		r, err := p.bash("slow", "touch begun; sleep 2; echo done")
+		if err == nil && r.Observation.Result != nil {
+			answered <- answer{r.Observation.Result.Data, nil}
+		} else {
+			answered <- answer{err: fmt.Errorf("%+v: %w", r.Observation, err)}
+		}
+	}()
+
+	n := 0
+
+	require.Eventually(t, func() bool {
+		n++
+		r, err := p.bash(fmt.Sprint("look-", n), "test -e begun")
+
+		return err == nil && r.Observation.Result != nil && !r.Observation.Result.IsError
+	}, 4*time.Minute, 200*time.Millisecond)
+	a.roles["worker"].stop(t)
+
+	select {
+	case got := <-answered:
+		require.Equal(t, answer{text: "done"}, got)
+	case <-time.After(30 * time.Second):
+		require.Fail(t, "the worker has stopped, and the call has no answer")
+	}
+}
+
 // A second client attaches to an episode, and the first client then gets an error. The episode ends when
 // the second client closes its session.
 func TestEpisodeOfTwoClients(t *testing.T) {

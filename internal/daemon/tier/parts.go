@@ -3,6 +3,7 @@ package tier
 import (
 	"context"
 	"errors"
+	"net"
 	"slices"
 )
 
@@ -26,6 +27,17 @@ func (p *Parts) OnStop(stop func(context.Context) error) { p.Add(Part{Stop: stop
 // OnClose adds something that only needs to be closed.
 func (p *Parts) OnClose(closeIt func() error) {
 	p.OnStop(func(context.Context) error { return closeIt() })
+}
+
+// AddListener adds a listener for a server that starts later. It is closed unless its server has closed it.
+func (p *Parts) AddListener(l net.Listener) {
+	p.OnClose(func() error {
+		if err := l.Close(); !errors.Is(err, net.ErrClosed) {
+			return err
+		}
+
+		return nil
+	})
 }
 
 // Stop stops all parts in reverse.

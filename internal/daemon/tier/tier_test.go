@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net"
+	"net/http"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -85,6 +87,27 @@ func TestFailedTierEndsTheProcessWithItsError(t *testing.T) {
 	)
 	require.EqualError(t, err, "b ended by itself: out of luck")
 	require.Equal(t, []string{"start a", "start b", "stop b", "stop a"}, d.lines)
+}
+
+// A listener is closed if its server did not start, and closing it after its server is no error.
+func TestListenersAreClosed(t *testing.T) {
+	t.Parallel()
+
+	for name, serve := range map[string]bool{"with a server": true, "without": false} {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err, name)
+
+		var parts tier.Parts
+		parts.AddListener(l)
+
+		if serve {
+			parts.Add(tier.ServeHTTP(l, http.NotFoundHandler()))
+		}
+
+		require.NoError(t, parts.Stop(t.Context()), name)
+		_, err = l.Accept()
+		require.ErrorIs(t, err, net.ErrClosed, name)
+	}
 }
 
 func TestInterruptedStartIsNoError(t *testing.T) {
