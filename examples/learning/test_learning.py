@@ -1,9 +1,12 @@
 """The parts of the example without a server: `deploy/suite.sh trl` runs these tests."""
 
 import random
+from argparse import Namespace
+from contextlib import contextmanager
 
 import pytest
 import torch
+import train
 from curves import averages, picture
 from engine import Request, sample
 from grpo import Row, advantages, broken, update
@@ -70,6 +73,31 @@ def test_a_step_sees_log_probabilities_that_are_not_the_models(control: str, see
     difference = update(model, torch.optim.AdamW(model.parameters(), lr=1e-3), groups)
 
     assert difference > 1e-2 if seen else difference < 1e-4
+
+
+def test_the_engine_opens_under_the_name_of_its_weights(tmp_path, monkeypatch):
+    seen: list[str] = []
+
+    class Weights:
+        def __init__(self, *args, **options) -> None:
+            pass
+
+        @contextmanager
+        def drained(self, version: str, abort: bool):
+            seen.append(f"paused for {version}")
+            yield
+            seen.append("resumed")
+
+    monkeypatch.setattr(train, "WeightSync", Weights)
+    monkeypatch.setattr(train, "Engine", lambda *args: seen.append("opened"))
+    monkeypatch.setattr(train, "warm_up_once", lambda *args: None)
+    args = Namespace(seed=1, folder=tmp_path, lr=1e-3, warm=None, port=0)
+
+    trainer = train.Trainer(args)
+    trainer.curve.append({"step": 1})
+    trainer._save()
+    train.Trainer(args)  # as after a kill
+    assert seen == ["paused for step-0", "opened", "resumed", "paused for step-1", "opened", "resumed"]
 
 
 def test_advantages_have_mean_zero_and_deviation_one():

@@ -204,6 +204,7 @@ func cheat(t *testing.T, o devOptions, config string, all args) {
 
 			got := runRollout(t, srv.url, a)
 			require.Equal(t, c.outcome, got.Outcome, "error: %v", deref(got.Error))
+			require.Greater(t, len(got.ProxyTurns), 1, "the agent did what the policy called for")
 
 			if c.reward == nil {
 				require.Nil(t, got.Reward)
