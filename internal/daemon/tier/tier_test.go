@@ -105,6 +105,7 @@ func TestListenersAreClosed(t *testing.T) {
 		}
 
 		require.NoError(t, parts.Stop(t.Context()), name)
+
 		_, err = l.Accept()
 		require.ErrorIs(t, err, net.ErrClosed, name)
 	}
