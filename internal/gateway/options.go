@@ -126,61 +126,39 @@ func (o Options) withDefaults() Options {
 		o.TracerProvider = noop.NewTracerProvider()
 	}
 
-	if o.Bounds == nil {
-		o.Bounds = func(string) limits.Bounds { return limits.Bounds{} }
-	}
+	o.Bounds = byUpstream(o.Bounds, limits.Bounds{})
+	o.Continuation = byUpstream(o.Continuation, rollout.ContinuationAuto)
+	o.CacheSalt = byUpstream(o.CacheSalt, SaltTurn)
+	o.UserTurn = byUpstream(o.UserTurn, rollout.UserTurnContinue)
+	o.RoutedExperts = byUpstream(o.RoutedExperts, false)
+	o.OnEngineFault = byUpstream(o.OnEngineFault, rollout.FaultKeep)
+	o.Audit = byUpstream(o.Audit, 0)
 
-	if o.Continuation == nil {
-		o.Continuation = func(string) rollout.Continuation { return rollout.ContinuationAuto }
-	}
-
-	if o.CacheSalt == nil {
-		o.CacheSalt = func(string) CacheSalt { return SaltTurn }
-	}
-
-	if o.UserTurn == nil {
-		o.UserTurn = func(string) rollout.UserTurn { return rollout.UserTurnContinue }
-	}
-
-	if o.RoutedExperts == nil {
-		o.RoutedExperts = func(string) bool { return false }
-	}
-
-	if o.OnEngineFault == nil {
-		o.OnEngineFault = func(string) rollout.OnEngineFault { return rollout.FaultKeep }
-	}
-
-	if o.Audit == nil {
-		o.Audit = func(string) float64 { return 0 }
-	}
-
-	if o.Backoff <= 0 {
-		o.Backoff = defaultBackoff
-	}
-
-	if o.Reach <= 0 {
-		o.Reach = defaultReach
-	}
-
-	if o.EmptyReplies <= 0 {
-		o.EmptyReplies = defaultEmptyReplies
-	}
-
-	if o.TraceBytes <= 0 {
-		o.TraceBytes = defaultTraceBytes
-	}
-
-	if o.ReplyMemory <= 0 {
-		o.ReplyMemory = defaultReplyMemory
-	}
-
-	if o.Mark <= 0 {
-		o.Mark = defaultMark
-	}
-
-	if o.Hold <= 0 {
-		o.Hold = defaultHold
-	}
+	o.Backoff = positive(o.Backoff, defaultBackoff)
+	o.Reach = positive(o.Reach, defaultReach)
+	o.EmptyReplies = positive(o.EmptyReplies, defaultEmptyReplies)
+	o.TraceBytes = positive(o.TraceBytes, defaultTraceBytes)
+	o.ReplyMemory = positive(o.ReplyMemory, defaultReplyMemory)
+	o.Mark = positive(o.Mark, defaultMark)
+	o.Hold = positive(o.Hold, defaultHold)
 
 	return o
+}
+
+// byUpstream returns a setting of upstreams by name; a nil one is the default for each.
+func byUpstream[T any](setting func(upstream string) T, byDefault T) func(upstream string) T {
+	if setting != nil {
+		return setting
+	}
+
+	return func(string) T { return byDefault }
+}
+
+// positive returns a number, or the default if it is not positive.
+func positive[T int | int64 | time.Duration](n, byDefault T) T {
+	if n > 0 {
+		return n
+	}
+
+	return byDefault
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/clock"
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/gateway/dialect/reply"
 	"github.com/rolloutd/rolloutd/internal/gateway/gatewayapi"
 	"github.com/rolloutd/rolloutd/internal/gateway/upstream"
 	"github.com/rolloutd/rolloutd/internal/rawjson"
@@ -148,37 +149,9 @@ func (r *route) called(ctx context.Context, c *call) *upstream.Result {
 // record builds the record of the call.
 func (r *route) record(c *call, res *upstream.Result) *trace.Record {
 	rec := &trace.Record{
-		Head: trace.Head{
-			Turn:         c.turn,
-			CallID:       c.id,
-			API:          string(c.request.API),
-			Kind:         c.request.Kind,
-			Lineage:      c.request.Lineage,
-			Rewritten:    c.request.Changes.JSON(),
-			Flaws:        res.Reply.Flaws,
-			FinishReason: res.Reply.FinishReason,
-			Usage:        res.Reply.Usage,
-			Began:        c.began,
-			Queued:       res.Queued,
-			Latency:      time.Since(c.began),
-			Status:       res.Status,
-			Tries:        res.Tries,
-			Owed:         res.Owed,
-			Constrained:  c.request.Constrained,
-			ModelVersion: res.Reply.ModelVersion,
-			Versions:     res.Reply.Versions,
-			Eval:         r.Model.Purpose == rollout.PurposeEval,
-			Fixes:        c.request.Fixes,
-			Repaired:     res.Repaired,
-			Fallback:     c.request.Fallback,
-			Masked:       c.masked,
-		},
+		Head:    r.recordHead(c, res),
 		Request: c.request.Body, Reply: res.Raw, PromptAt: res.Reply.PromptAt,
 		PromptTokenIDs: res.Reply.PromptTokenIDs, TokenIDs: res.Reply.TokenIDs, Logprobs: res.Reply.Logprobs,
-	}
-	// a broken reply may end before its usage
-	if rec.Usage.PromptTokens == 0 && rec.Usage.CompletionTokens == 0 {
-		rec.Usage.PromptTokens, rec.Usage.CompletionTokens = int64(len(rec.PromptTokenIDs)), int64(len(rec.TokenIDs))
 	}
 
 	if r.Model.ClientGiven() && res.Problem != nil && rawjson.IsObject(rec.Reply) {
@@ -186,26 +159,68 @@ func (r *route) record(c *call, res *upstream.Result) *trace.Record {
 		rec.Reply, rec.PromptAt = nil, rawjson.Span{}
 	}
 
-	if isTurn(c.request.Kind) {
-		rec.Usage.Turns = 1
-	}
-
 	r.keepExperts(c, res, rec)
 	r.keepMask(res, rec)
+
+	return rec
+}
+
+// recordHead describes the call and its reply.
+func (r *route) recordHead(c *call, res *upstream.Result) trace.Head {
+	h := trace.Head{
+		Turn:         c.turn,
+		CallID:       c.id,
+		API:          string(c.request.API),
+		Kind:         c.request.Kind,
+		Lineage:      c.request.Lineage,
+		Rewritten:    c.request.Changes.JSON(),
+		Flaws:        res.Reply.Flaws,
+		FinishReason: res.Reply.FinishReason,
+		Usage:        usageOf(c.request.Kind, &res.Reply),
+		Began:        c.began,
+		Queued:       res.Queued,
+		Latency:      time.Since(c.began),
+		Status:       res.Status,
+		Tries:        res.Tries,
+		Owed:         res.Owed,
+		Constrained:  c.request.Constrained,
+		ModelVersion: res.Reply.ModelVersion,
+		Versions:     res.Reply.Versions,
+		Eval:         r.Model.Purpose == rollout.PurposeEval,
+		Fixes:        c.request.Fixes,
+		Repaired:     res.Repaired,
+		Fallback:     c.request.Fallback,
+		Masked:       c.masked,
+	}
+
 	// one engine needs no name
 	if len(r.engines) > 1 {
-		rec.Engine = upstream.NameOf(res.Engine)
+		h.Engine = upstream.NameOf(res.Engine)
 	}
 
 	if !res.FirstByte.IsZero() {
-		rec.FirstByte = res.FirstByte.Sub(c.began)
+		h.FirstByte = res.FirstByte.Sub(c.began)
 	}
 
 	if p := res.Problem; p != nil {
-		rec.Broken, rec.UpstreamError = r.reason(p), p.Object()
+		h.Broken, h.UpstreamError = r.reason(p), p.Object()
 	}
 
-	return rec
+	return h
+}
+
+// usageOf returns the usage of a call of that kind. A broken reply may end before its usage: then its ids are counted.
+func usageOf(kind rollout.TurnKind, said *reply.Reply) rollout.Usage {
+	u := said.Usage
+	if u.PromptTokens == 0 && u.CompletionTokens == 0 {
+		u.PromptTokens, u.CompletionTokens = int64(len(said.PromptTokenIDs)), int64(len(said.TokenIDs))
+	}
+
+	if isTurn(kind) {
+		u.Turns = 1
+	}
+
+	return u
 }
 
 // brokenByStop is the reason of a call that the gateway's stop cut off. The call is made again under the same id.

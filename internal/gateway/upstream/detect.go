@@ -16,7 +16,8 @@ import (
 // call works without it. A call that must return token ids does not work without them; then the endpoint
 // refuses the rollout.
 func detectQuirk(res *Result, a *dialect.Request) (quirk, bool) {
-	if res.Problem != nil && res.Status/100 > 3 && refusesImages(res.Problem.body, a.Body) {
+	p := res.Problem
+	if p != nil && res.Status/100 > 3 && refusesImages(p.body, a.Body) {
 		return noImages, true
 	}
 
@@ -26,64 +27,95 @@ func detectQuirk(res *Result, a *dialect.Request) (quirk, bool) {
 		return "", false
 	}
 
-	body := res.Problem.body
-	wrong := func(member string) bool { return a.Changes.Any(member) && names(body, member) }
+	if q := memberQuirk(p, a); q != "" {
+		return q, true
+	}
+
+	if q := pinQuirk(p, a); q != "" {
+		return q, true
+	}
+
+	explainNoCapture(p, a)
+
+	return "", false
+}
+
+// memberQuirk finds the quirk behind a refusal of a member that the gateway sets by itself; "": none.
+func memberQuirk(p *Problem, a *dialect.Request) quirk {
+	body := p.body
+	wrong := func(member string) bool { return rejectsOurs(body, a, member) }
 	// The quirks without stream_options would remove the agent's own, and its words with them: the refusal
 	// may be about those.
 	own := a.Changes.Given(dialect.StreamOptions)
 	switch {
 	case wrong(dialect.ReturnIDs) && strings.Contains(string(body), "stream=false") && !(own && says(a.Body, dialect.ReturnIDs)),
 		refusesStream(body, a.Body):
-		return noStream, true
+		return noStream
 	case refusesBound(body):
-		return renamedBound, true
-	case refusesRoom(res.Problem.Text) && ownBound(a):
-		return noMaxTokens, true
+		return renamedBound
+	case refusesRoom(p.Text) && ownBound(a):
+		return noMaxTokens
 	case wrong(dialect.StreamOptions) && !own:
-		return noStreamOptions, true
+		return noStreamOptions
 	case wrong(dialect.CacheSalt) && !says(a.Body, dialect.CacheSalt):
-		return noCacheSalt, true
+		return noCacheSalt
 	case wrong(dialect.ReturnVersions) && !says(a.Body, dialect.ReturnVersions):
-		return noWeightVersions, true
+		return noWeightVersions
 	case wrong(dialect.ResponseMessages):
-		return noResponseMessages, true
+		return noResponseMessages
 	case !a.NeedsIDs && (wrong("logprobs") || wrong("top_logprobs") || wrong(dialect.Include) || a.Changes.Any(dialect.Include) && names(body, "logprobs")):
-		return noLogprobs, true
+		return noLogprobs
+	default:
+		return ""
 	}
+}
 
-	for _, p := range a.Pins {
-		name := p.Member
+// pinQuirk finds the quirk behind a refusal of a pinned member at its neutral value; "": none. An endpoint that does not
+// accept any other pin refuses the rollout.
+func pinQuirk(p *Problem, a *dialect.Request) quirk {
+	for _, pin := range a.Pins {
+		name := pin.Member
 		if a.ByGenerate {
 			name = generateName(name)
 		}
 
-		if !mentions(body, name) || says(a.Body, p.Member) {
+		if !mentions(p.body, name) || says(a.Body, pin.Member) {
 			continue
 		}
 
-		if p.Neutral {
-			return quirk(withoutPin + p.Member), true
+		if pin.Neutral {
+			return quirk(withoutPin + pin.Member)
 		}
 
-		if names(body, name) {
-			res.Problem.Class = Refused
-			res.Problem.Text = "the endpoint does not accept " + p.Member + ", which this rollout pins: " + res.Problem.Text
+		if names(p.body, name) {
+			p.refuseRollout("the endpoint does not accept " + pin.Member + ", which this rollout pins")
 		}
 	}
 
-	if a.Changes.Any(dialect.ReturnMask) && mentions(body, dialect.ReturnMask) && !says(a.Body, dialect.ReturnMask) {
-		res.Problem.Class = Refused
-		res.Problem.Text = "the endpoint gives no sampling masks for sampling_masks: " + res.Problem.Text
+	return ""
+}
+
+// explainNoCapture makes a refusal of what the capture of tokens or of sampling masks needs one of the rollout.
+func explainNoCapture(p *Problem, a *dialect.Request) {
+	if a.Changes.Any(dialect.ReturnMask) && mentions(p.body, dialect.ReturnMask) && !says(a.Body, dialect.ReturnMask) {
+		p.refuseRollout("the endpoint gives no sampling masks for sampling_masks")
 	}
 
 	for _, member := range []string{dialect.ReturnIDs, "logprobs", "top_logprobs"} {
-		if wrong(member) && !says(a.Body, member) {
-			res.Problem.Class = Refused
-			res.Problem.Text = "the endpoint does not accept " + member + ", without which no tokens can be captured: " + res.Problem.Text
+		if rejectsOurs(p.body, a, member) && !says(a.Body, member) {
+			p.refuseRollout("the endpoint does not accept " + member + ", without which no tokens can be captured")
 		}
 	}
+}
 
-	return "", false
+// refuseRollout makes p a refusal of the rollout, and says why before the endpoint's own words.
+func (p *Problem) refuseRollout(why string) {
+	p.Class, p.Text = Refused, why+": "+p.Text
+}
+
+// rejectsOurs reports whether a refusal rejects a member that the gateway changed.
+func rejectsOurs(refusal []byte, a *dialect.Request, member string) bool {
+	return a.Changes.Any(member) && names(refusal, member)
 }
 
 // refusesStream reports whether a refusal says that no reply is streamed, in the words of Agent Lightning's proxy and of

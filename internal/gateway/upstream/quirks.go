@@ -124,15 +124,22 @@ func (q quirk) apply(a *dialect.Request) bool {
 	}
 
 	d := &dialect.Draft{Object: o, Changes: a.Changes}
+	q.rewrite(d, a)
 
 	before := len(a.Body)
-	if member, ok := strings.CutPrefix(string(q), withoutPin); ok && slices.Contains(a.Pins, dialect.Pin{
-		Member:  member,
-		Neutral: true,
-	}) {
-		d.Remove(member)
+	a.Take(d)
+
+	if len(a.Body) == before {
+		return false
 	}
 
+	q.note(a)
+
+	return true
+}
+
+// rewrite makes the quirk's changes to the members of the call a, in its draft.
+func (q quirk) rewrite(d *dialect.Draft, a *dialect.Request) {
 	switch q {
 	case renamedBound:
 		bound, ok := d.Get(dialect.MaxTokens)
@@ -163,17 +170,12 @@ func (q quirk) apply(a *dialect.Request) bool {
 	case noStream:
 		d.Remove("stream")
 		d.Remove(dialect.StreamOptions)
+	default:
+		member, ok := strings.CutPrefix(string(q), withoutPin)
+		if ok && slices.Contains(a.Pins, dialect.Pin{Member: member, Neutral: true}) {
+			d.Remove(member)
+		}
 	}
-
-	a.Take(d)
-
-	if len(a.Body) == before {
-		return false
-	}
-
-	q.note(a)
-
-	return true
 }
 
 // imageText is what a model without vision reads in the place of an image. It has none of the words of refusesImages.

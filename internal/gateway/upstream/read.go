@@ -29,16 +29,14 @@ const (
 
 // read reads a reply, and removes the key from its errors. ctx is that of the request.
 func (u *Client) read(ctx context.Context, res *http.Response, t *target, a *dialect.Request) *Result {
-	out := &Result{Status: res.StatusCode}
+	out := &Result{Status: res.StatusCode, Memory: t.memory.Part()}
 	out.Reply.API, out.Reply.PromptTokenIDs = a.API, u.Prompts.Take()
 	s := reply.NewStream(&out.Reply)
 	s.Began(versionOf(res.Header))
 
-	out.Memory = t.memory.Part()
-
 	kept := false
 	defer func() {
-		// a panic
+		// given up, or a panic
 		if !kept {
 			out.Memory.Release()
 		}
@@ -53,14 +51,8 @@ func (u *Client) read(ctx context.Context, res *http.Response, t *target, a *dia
 	var drain *time.Timer
 
 	for reads := 1; ; reads++ {
-		if !t.holds(out, s, s.Capacity(minRoom), 0) {
-			return u.giveUpReply(res, out.FirstByte)
-		}
-
-		room := s.Room(minRoom)
-
-		n, err := res.Body.Read(room)
-		if errors.Is(err, membudget.ErrBusy) || !t.holds(out, s, len(s.Raw())+len(room), s.Unread()+n) {
+		n, err := t.readPart(res.Body, out, s)
+		if errors.Is(err, membudget.ErrBusy) {
 			return u.giveUpReply(res, out.FirstByte)
 		}
 
@@ -69,17 +61,7 @@ func (u *Client) read(ctx context.Context, res *http.Response, t *target, a *dia
 			out.FirstByte = now
 		}
 
-		events := s.Events()
-		broken := s.Advance(n)
-		// comments, pings and blank lines are no growth
-		if s.Events() > events || n > 0 && rawjson.IsObject(s.Raw()) {
-			t.progress.note(now)
-			t.heard(now)
-		}
-
-		if broken == nil {
-			t.live.follow(s)
-		}
+		broken := t.advance(s, n, now)
 
 		if s.Done() && drain == nil {
 			drain = closeAfter(drainTime, res.Body)
@@ -105,6 +87,41 @@ func (u *Client) read(ctx context.Context, res *http.Response, t *target, a *dia
 			coalesceReads(ctx, out.FirstByte, reads, n)
 		}
 	}
+}
+
+// readPart reads what has arrived of a reply into the buffer of s. membudget.ErrBusy: there is no memory for it.
+func (t *target) readPart(body io.Reader, out *Result, s *reply.Stream) (int, error) {
+	if !t.holds(out, s, s.Capacity(minRoom), 0) {
+		return 0, membudget.ErrBusy
+	}
+
+	room := s.Room(minRoom)
+
+	n, err := body.Read(room)
+	if !t.holds(out, s, len(s.Raw())+len(room), s.Unread()+n) {
+		return n, membudget.ErrBusy
+	}
+
+	return n, err
+}
+
+// advance decodes the n bytes that were read last, and passes them on to an agent that follows the reply. The error
+// says how the reply is broken.
+func (t *target) advance(s *reply.Stream, n int, now time.Time) error {
+	events := s.Events()
+	broken := s.Advance(n)
+
+	// comments, pings and blank lines are no growth
+	if s.Events() > events || n > 0 && rawjson.IsObject(s.Raw()) {
+		t.progress.note(now)
+		t.heard(now)
+	}
+
+	if broken == nil {
+		t.live.follow(s)
+	}
+
+	return broken
 }
 
 // expectedBytes estimates the bytes of a reply with token ids. A prompt's ids take about 1.5 times the bytes of the

@@ -72,30 +72,14 @@ func Translate(body []byte) (*chat.Call, error) {
 		return nil, err
 	}
 
-	var t chat.Turns
-
-	for i, b := range in.System {
-		if strings.HasPrefix(b.Text, billing) {
-			continue
-		}
-
-		parts, err := b.parts()
-		if err != nil {
-			return nil, at(err, "system[%d]", i)
-		}
-
-		t.Instruct(parts...)
-	}
-
-	for i, m := range in.Messages {
-		if err := m.add(&t); err != nil {
-			return nil, at(err, "messages[%d]", i)
-		}
+	said, err := in.conversation()
+	if err != nil {
+		return nil, err
 	}
 
 	out := chat.Request{
 		Model:           in.Model,
-		Messages:        t.Messages(),
+		Messages:        said,
 		MaxTokens:       in.MaxTokens,
 		Temperature:     in.Temperature,
 		TopP:            in.TopP,
@@ -126,6 +110,31 @@ func Translate(body []byte) (*chat.Call, error) {
 		Dropped: dropped,
 		Reply:   func(c chat.Completion) []byte { return reply(c, in.Model) },
 	}, nil
+}
+
+func (in *request) conversation() ([]chat.Message, error) {
+	var t chat.Turns
+
+	for i, b := range in.System {
+		if strings.HasPrefix(b.Text, billing) {
+			continue
+		}
+
+		parts, err := b.parts()
+		if err != nil {
+			return nil, at(err, "system[%d]", i)
+		}
+
+		t.Instruct(parts...)
+	}
+
+	for i, m := range in.Messages {
+		if err := m.add(&t); err != nil {
+			return nil, at(err, "messages[%d]", i)
+		}
+	}
+
+	return t.Messages(), nil
 }
 
 // at adds the place in the request to an error.

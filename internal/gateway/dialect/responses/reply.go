@@ -108,6 +108,7 @@ func reply(c chat.Completion, model string, custom []string) []byte {
 			Total:    c.Usage.Prompt + c.Usage.Completion,
 		},
 	}
+
 	switch c.Finish {
 	case "length":
 		r.Status, r.Incomplete = "incomplete", &incomplete{"max_output_tokens"}
@@ -122,36 +123,41 @@ func reply(c chat.Completion, model string, custom []string) []byte {
 		})
 	}
 
-	var said []any
-	if c.Text != "" {
-		said = append(said, textPart{"output_text", c.Text, []any{}, []any{}})
-	}
-
-	if c.Refusal != "" {
-		said = append(said, refusalPart{"refusal", c.Refusal})
-	}
-
-	if said != nil {
+	if said := messageParts(c); said != nil {
 		r.Output = append(r.Output, messageItem{"msg_" + id, "message", "completed", "assistant", said})
 	}
 
 	for i, call := range c.Calls {
-		item := callItem{
-			ID:     "fc_" + id + "_" + strconv.Itoa(i),
-			Type:   "function_call",
-			Status: "completed",
-			CallID: call.ID,
-			Name:   call.Function.Name,
-		}
-		if slices.Contains(custom, item.Name) {
-			input := inputOf(call.Function.Arguments)
-			item.ID, item.Type, item.Input = "ctc_"+id+"_"+strconv.Itoa(i), "custom_tool_call", &input
-		} else {
-			item.Arguments = &call.Function.Arguments
-		}
-
-		r.Output = append(r.Output, item)
+		isCustom := slices.Contains(custom, call.Function.Name)
+		r.Output = append(r.Output, callOf(call, id+"_"+strconv.Itoa(i), isCustom))
 	}
 
 	return chat.Encode(r)
+}
+
+// messageParts are the parts of the assistant's message; nil: it says nothing.
+func messageParts(c chat.Completion) (parts []any) {
+	if c.Text != "" {
+		parts = append(parts, textPart{"output_text", c.Text, []any{}, []any{}})
+	}
+
+	if c.Refusal != "" {
+		parts = append(parts, refusalPart{"refusal", c.Refusal})
+	}
+
+	return parts
+}
+
+// callOf returns a call as an item. The input of a custom tool is a text.
+func callOf(call chat.ToolCall, id string, custom bool) callItem {
+	item := callItem{Status: "completed", CallID: call.ID, Name: call.Function.Name}
+
+	if custom {
+		input := inputOf(call.Function.Arguments)
+		item.ID, item.Type, item.Input = "ctc_"+id, "custom_tool_call", &input
+	} else {
+		item.ID, item.Type, item.Arguments = "fc_"+id, "function_call", &call.Function.Arguments
+	}
+
+	return item
 }
