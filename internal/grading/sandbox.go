@@ -63,18 +63,7 @@ func (g *Grader) openSandbox(ctx context.Context, job Job) (*sandbox.Sandbox, fu
 	)
 	saving.Go(func() { saveErr = g.saveHome(ctx, job.Target, job.Verifier.Live(), changed) })
 
-	spec := verifierSpec(job, artifacts)
-	if job.Verifier.Image == "" {
-		spec.Changed = changed
-	}
-
-	target := job.Target
-	// those of the agent go on, or there are none beside an image of the verifier's own
-	if job.Verifier.Live() || job.Verifier.Image != "" {
-		target.Services = ""
-	}
-
-	sb, release, err := g.Sandboxes.CreateVerifier(ctx, target, spec)
+	sb, release, err := g.createSandbox(ctx, job, changed, artifacts)
 
 	saving.Wait()
 
@@ -99,6 +88,27 @@ func (g *Grader) openSandbox(ctx context.Context, job Job) (*sandbox.Sandbox, fu
 	releaseAgents := g.keepAgentSandbox(ctx, job.Target)
 
 	return sb, func() { release(); releaseAgents() }, nil
+}
+
+// createSandbox creates the verifier's sandbox, without any file of the agent.
+func (g *Grader) createSandbox(
+	ctx context.Context,
+	job Job,
+	changed []string,
+	artifacts []artifact,
+) (*sandbox.Sandbox, func(), error) {
+	spec := verifierSpec(job, artifacts)
+	if job.Verifier.Image == "" {
+		spec.Changed = changed
+	}
+
+	target := job.Target
+	// those of the agent go on, or there are none beside an image of the verifier's own
+	if job.Verifier.Live() || job.Verifier.Image != "" {
+		target.Services = ""
+	}
+
+	return g.Sandboxes.CreateVerifier(ctx, target, spec)
 }
 
 // keepAgentSandbox renews the lease of the agent's sandbox while another one is graded, because its logs are collected

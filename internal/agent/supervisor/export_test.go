@@ -31,9 +31,3 @@ func (s *State) TotalDowntime() time.Duration { return s.totalDowntime() }
 
 // RetryUnavailable exports retryUnavailable.
 var RetryUnavailable = retryUnavailable
-
-// SaveDue returns when the transcript may be saved next, given when the agent became ready and when the last save was.
-func SaveDue(ready, saved time.Time) time.Time {
-	p := progressReporter{readyAt: ready, savedAt: saved}
-	return p.saveDue()
-}

@@ -13,13 +13,13 @@ import (
 )
 
 const (
-	// minimum pause between two saves of the transcript
+	// minimum pause between two saves of the transcript, and before the first one: at once it is empty
 	saveEvery = 5 * time.Second
 
 	// minimum pause between two reports to the workflow
 	reportEvery = 5 * time.Second
 
-	// delay of the first report and save after the agent is ready: a shorter run is reported at its end only
+	// delay of the first report after the agent is ready: a shorter run is reported at its end only
 	firstReport = time.Second
 
 	// in the agent's whole time: each is an event in the workflow's history
@@ -78,30 +78,15 @@ func (p *progressReporter) report(ctx context.Context, w *watch) (next time.Time
 		p.readyAt, p.savedAt = now, now
 	}
 
-	if w.state.Agent.Ready && w.state.Route.Turns != p.savedTurns {
-		if next = p.saveDue(); !next.After(now) {
-			p.save(ctx, w)
-
-			next = time.Time{}
-		}
-	}
+	next = p.saveIfDue(ctx, w, now)
 
 	current := p.progress(w)
 	if current == p.reported {
 		return next
 	}
 
-	pause, urgent := p.pause, current.Waiting != "" && p.reported.Waiting == "" && p.urgent < maxUrgent
-	if urgent {
-		pause = reportEvery
-	}
-
-	due := p.reportedAt.Add(pause)
-	if first := p.readyAt.Add(firstReport); !urgent && due.Before(first) {
-		due = first
-	}
-
-	if due.After(now) {
+	urgent := current.Waiting != "" && p.reported.Waiting == "" && p.urgent < maxUrgent
+	if due := p.reportDue(urgent); due.After(now) {
 		return earlier(next, due)
 	}
 
@@ -110,30 +95,50 @@ func (p *progressReporter) report(ctx context.Context, w *watch) (next time.Time
 	}
 
 	p.reported, p.reportedAt, p.unreachable = current, now, w.state.Route.Unreachable
-
-	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
-	defer cancel()
-
-	if err := w.Signals.SignalWorkflow(
-		ctx,
-		rollout.WorkflowID(w.job.RolloutID),
-		"",
-		rollout.SignalTurns,
-		current,
-	); err != nil {
-		w.log.WarnContext(ctx, "progress not reported", "error", err)
-	}
+	w.signalProgress(ctx, current)
 
 	return next
 }
 
-// saveDue is when the transcript may be saved next.
-func (p *progressReporter) saveDue() time.Time {
-	if p.savedAt.IsZero() {
-		return p.readyAt.Add(firstReport)
+// saveIfDue saves the transcript if there are new turns and its pause is over. Else it returns when it is over; zero:
+// there is nothing to save.
+func (p *progressReporter) saveIfDue(ctx context.Context, w *watch, now time.Time) (due time.Time) {
+	if !w.state.Agent.Ready || w.state.Route.Turns == p.savedTurns {
+		return time.Time{}
 	}
 
-	return p.savedAt.Add(saveEvery)
+	if due = p.savedAt.Add(saveEvery); due.After(now) {
+		return due
+	}
+
+	p.save(ctx, w)
+
+	return time.Time{}
+}
+
+// reportDue is when the next report may be sent. An urgent one does not wait for the regular pause.
+func (p *progressReporter) reportDue(urgent bool) time.Time {
+	if urgent {
+		return p.reportedAt.Add(reportEvery)
+	}
+
+	due, first := p.reportedAt.Add(p.pause), p.readyAt.Add(firstReport)
+	if due.Before(first) {
+		return first
+	}
+
+	return due
+}
+
+// signalProgress sends the progress to the workflow.
+func (w *watch) signalProgress(ctx context.Context, current rollout.Progress) {
+	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
+	defer cancel()
+
+	id := rollout.WorkflowID(w.job.RolloutID)
+	if err := w.Signals.SignalWorkflow(ctx, id, "", rollout.SignalTurns, current); err != nil {
+		w.log.WarnContext(ctx, "progress not reported", "error", err)
+	}
 }
 
 // progress is the current progress. While the endpoint fails, Waiting keeps the first reason, since later reasons

@@ -5,22 +5,12 @@ import (
 	"errors"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/rolloutd/rolloutd/internal/agent/supervisor"
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
-
-// The first transcript is saved a second after the agent is ready. A shorter run saves its transcript once, at the end.
-func TestSaveDue(t *testing.T) {
-	t.Parallel()
-
-	ready := time.Unix(100, 0)
-	require.Equal(t, ready.Add(time.Second), supervisor.SaveDue(ready, time.Time{}))
-	require.Equal(t, ready.Add(12*time.Second), supervisor.SaveDue(ready, ready.Add(7*time.Second)))
-}
 
 // A write is retried while the store is unavailable, but not after a refusal.
 func TestRetryUnavailable(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
 	"maps"
 	"os"
 	"path"
@@ -34,60 +35,36 @@ func (o Overlay) AddTo(at string) error {
 	}
 	defer root.Close()
 
-	for _, p := range o.Points {
-		if err := o.folder(root, p); err != nil {
-			return fmt.Errorf("%s of the image: %w", p, err)
-		}
-	}
-
-	for _, p := range o.Shared {
-		if err := root.Chmod(strings.Trim(p, "/"), fs.ModeSticky|0o777); err != nil {
-			return fmt.Errorf("%s of the image: %w", p, err)
-		}
-	}
-
-	for _, p := range o.Folders {
-		err := foldersOnly(root, p)
-		if err == nil {
-			err = o.folder(root, p)
-		}
-
-		if err != nil {
-			return fmt.Errorf("%s of the image: %w", p, err)
-		}
-	}
-
-	for p, target := range o.Instead {
-		if err := o.replace(root, p, target); err != nil {
-			return fmt.Errorf("%s of the image: %w", p, err)
-		}
-	}
-
-	links := o.Links
-	if !exists(root, o.Unless) {
-		links = maps.Clone(o.Links)
-		maps.Copy(links, o.Foreign)
-	}
-
-	for p, target := range links {
-		if err := o.link(root, p, target); err != nil {
-			return fmt.Errorf("%s of the image: %w", p, err)
-		}
-	}
-
-	for p, text := range o.Files {
-		if err := o.write(root, p, text); err != nil {
-			return fmt.Errorf("%s of the image: %w", p, err)
-		}
-	}
-
-	for p, accounts := range o.Accounts {
-		if err := o.addAccounts(root, p, accounts); err != nil {
-			return fmt.Errorf("%s of the image: %w", p, err)
+	for _, part := range []struct {
+		paths iter.Seq[string]
+		add   func(p string) error
+	}{
+		{slices.Values(o.Points), func(p string) error { return o.folder(root, p) }},
+		{slices.Values(o.Shared), func(p string) error { return share(root, p) }},
+		{slices.Values(o.Folders), func(p string) error { return o.ownFolder(root, p) }},
+		{maps.Keys(o.Instead), func(p string) error { return o.replace(root, p, o.Instead[p]) }},
+		{maps.Keys(o.Links), func(p string) error { return o.link(root, p, o.Links[p]) }},
+		{o.foreign(root), func(p string) error { return o.link(root, p, o.Foreign[p]) }},
+		{maps.Keys(o.Files), func(p string) error { return o.write(root, p, o.Files[p]) }},
+		{maps.Keys(o.Accounts), func(p string) error { return o.addAccounts(root, p, o.Accounts[p]) }},
+	} {
+		for p := range part.paths {
+			if err := part.add(p); err != nil {
+				return fmt.Errorf("%s of the image: %w", p, err)
+			}
 		}
 	}
 
 	return nil
+}
+
+// foreign yields the paths of the Foreign links, if the image is then without the file Unless.
+func (o Overlay) foreign(root *os.Root) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		if !exists(root, o.Unless) {
+			maps.Keys(o.Foreign)(yield)
+		}
+	}
 }
 
 // exists reports whether the image has something at a path. A link out of the root folder counts.
@@ -119,6 +96,20 @@ func foldersOnly(root *os.Root, p string) error {
 	}
 
 	return nil
+}
+
+// ownFolder makes p and the folders above it. It refuses an image in which one of them is not a folder.
+func (o Overlay) ownFolder(root *os.Root, p string) error {
+	if err := foldersOnly(root, p); err != nil {
+		return err
+	}
+
+	return o.folder(root, p)
+}
+
+// share lets every user make files in a folder.
+func share(root *os.Root, p string) error {
+	return root.Chmod(strings.Trim(p, "/"), fs.ModeSticky|0o777)
 }
 
 // folder makes p and the folders above it real folders.

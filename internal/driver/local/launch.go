@@ -1,6 +1,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -46,7 +47,7 @@ type launch struct {
 	namespace *namespace
 	log       *os.File
 
-	// the child's descriptors from 3 on
+	// the child's descriptors from 3 on; the first is that of the stage's configuration, see passStage
 	files []*os.File
 
 	// those of files by which sandboxd's processes enter their cgroups
@@ -62,9 +63,12 @@ type launch struct {
 	cgroup *os.File
 }
 
+// newLaunch returns a launch without resources.
+func (d *Driver) newLaunch() *launch { return &launch{program: d.sandboxd, files: []*os.File{nil}} }
+
 // launch opens all resources. close closes them, also after a failure.
 func (d *Driver) launch(ctx context.Context, dir string, spec driver.Spec) (*launch, error) {
-	l := &launch{program: d.sandboxd}
+	l := d.newLaunch()
 	if err := d.fill(ctx, l, dir, spec); err != nil {
 		l.close()
 		return nil, err
@@ -74,13 +78,6 @@ func (d *Driver) launch(ctx context.Context, dir string, spec driver.Spec) (*lau
 }
 
 func (d *Driver) fill(ctx context.Context, l *launch, dir string, spec driver.Spec) error {
-	here, err := inode(dir)
-	if err != nil {
-		return err
-	}
-	// reserved for the stage's configuration
-	l.files = []*os.File{nil}
-
 	if err := d.checkServices(spec); err != nil {
 		return err
 	}
@@ -99,15 +96,8 @@ func (d *Driver) fill(ctx context.Context, l *launch, dir string, spec driver.Sp
 		return err
 	}
 
-	s := state{
-		ID: filepath.Base(dir), Labels: spec.Labels, CreatedAt: time.Now(), Folder: here,
-		CPU: spec.CPU, MemoryMiB: spec.MemoryMiB, HomeMiB: spec.HomeMiB, Fixed: fixedOf(spec),
-	}
-	if d.cgroups != nil {
-		s.Cgroup = d.cgroupName(s.ID)
-	}
-
-	if err := s.write(dir); err != nil {
+	s, err := d.saveState(dir, spec)
+	if err != nil {
 		return err
 	}
 
@@ -124,10 +114,7 @@ func (d *Driver) fill(ctx context.Context, l *launch, dir string, spec driver.Sp
 	}
 
 	if use != nil {
-		at := filepath.Join(dir, overlayDir)
-		if l.stage.Mounts != "" {
-			at = filepath.Join(l.stage.Mounts, overlayDir)
-		}
+		at := filepath.Join(cmp.Or(l.stage.Mounts, dir), overlayDir)
 
 		l.stage.Overlay = d.overlay(use, at, l.base, spec, l.guest)
 		if l.stage.Overlay.Volumes, err = d.volumes(s.ID, spec); err != nil {
@@ -139,6 +126,29 @@ func (d *Driver) fill(ctx context.Context, l *launch, dir string, spec driver.Sp
 		return err
 	}
 
+	return l.passStage()
+}
+
+// saveState writes the state of a new sandbox into its folder.
+func (d *Driver) saveState(dir string, spec driver.Spec) (state, error) {
+	here, err := inode(dir)
+	if err != nil {
+		return state{}, err
+	}
+
+	s := state{
+		ID: filepath.Base(dir), Labels: spec.Labels, CreatedAt: time.Now(), Folder: here,
+		CPU: spec.CPU, MemoryMiB: spec.MemoryMiB, HomeMiB: spec.HomeMiB, Fixed: fixedOf(spec),
+	}
+	if d.cgroups != nil {
+		s.Cgroup = d.cgroupName(s.ID)
+	}
+
+	return s, s.write(dir)
+}
+
+// passStage passes the stage's configuration to the child, when all else is passed.
+func (l *launch) passStage() error {
 	config, err := json.Marshal(l.stage)
 	if err != nil {
 		return err

@@ -93,7 +93,7 @@ func (d *Driver) RunStep(ctx context.Context, s Step) (int, *Changes, error) {
 		return 0, nil, fault.Wrap(fault.Unavailable, err, "memory of a build")
 	}
 
-	r := &stepRun{d: d, s: s, dir: dir, memory: memory, l: &launch{program: d.sandboxd}}
+	r := &stepRun{d: d, s: s, dir: dir, memory: memory, l: d.newLaunch()}
 
 	status, err := r.run(ctx)
 	if err != nil {
@@ -179,22 +179,13 @@ func (r *stepRun) run(ctx context.Context) (status int, err error) {
 
 // prepare opens all that the sandbox gets, and returns the output of its command.
 func (r *stepRun) prepare(cgroup string) (out *os.File, err error) {
-	l := r.l
-	// reserved for the stage's configuration
-	l.files = []*os.File{nil}
-
-	out, l.log, err = os.Pipe()
+	out, r.l.log, err = os.Pipe()
 	if err != nil {
 		return nil, err
 	}
 
-	if err := r.compose(cgroup); err != nil {
-		return nil, errors.Join(err, out.Close())
-	}
-
-	config, err := json.Marshal(l.stage)
-	if err == nil {
-		l.files[0], err = memfile("stage", config)
+	if err = r.compose(cgroup); err == nil {
+		err = r.l.passStage()
 	}
 
 	if err != nil {
@@ -204,22 +195,15 @@ func (r *stepRun) prepare(cgroup string) (out *os.File, err error) {
 	return out, nil
 }
 
-func (r *stepRun) compose(cgroup string) error {
-	l, d := r.l, r.d
+// compose writes what the stage enters and mounts, and bwrap's command line.
+func (r *stepRun) compose(cgroup string) (err error) {
+	l := r.l
 	if err := r.enter(cgroup); err != nil {
 		return err
 	}
 
-	memory, err := dup(r.memory)
-	if err != nil {
+	if l.stage.Overlay, err = r.overlay(); err != nil {
 		return err
-	}
-
-	at := filepath.Join(l.stage.Mounts, overlayDir)
-	l.stage.Overlay = &launcher.Overlay{
-		At: at, Layers: r.s.Layers, SizeMiB: r.s.DiskMiB, Upper: l.passFile(memory), Base: l.base, IDs: imageUIDs,
-		Points: []string{"/proc", "/dev"}, Folders: r.s.Tmpfs,
-		Files: map[string]string{"/etc/hosts": imageconfig.HostsFile},
 	}
 
 	c := &composer{launch: l}
@@ -230,39 +214,63 @@ func (r *stepRun) compose(cgroup string) error {
 		return err
 	}
 
-	c.opt("--bind", filepath.Join(at, "root"), "/", "--proc", "/proc", "--dev", "/dev")
-	c.tmpfs("/dev/shm", max(r.s.DiskMiB/4, 1), "1777")
-	c.opt("--remount-ro", "/dev")
-
-	for _, folder := range r.s.Tmpfs {
-		c.tmpfs(folder, r.s.DiskMiB, "1777")
-	}
-
-	c.data("--seccomp", "filter", d.filter)
+	r.mounts(c)
+	c.data("--seccomp", "filter", r.d.filter)
 
 	argsFD, err := l.addData("args", nulSeparated(c.args))
 	if err != nil || c.err != nil {
 		return errorsFirst(err, c.err)
 	}
 
-	program, err := os.Open(d.sandboxd)
+	l.stage.Argv, err = r.argv(argsFD)
+
+	return err
+}
+
+// overlay returns the stage's configuration for the image, which writes into the memory of the step.
+func (r *stepRun) overlay() (*launcher.Overlay, error) {
+	memory, err := dup(r.memory)
 	if err != nil {
-		return err
+		return nil, err
+	}
+
+	return &launcher.Overlay{
+		At: filepath.Join(r.l.stage.Mounts, overlayDir), Layers: r.s.Layers, SizeMiB: r.s.DiskMiB,
+		Upper: r.l.passFile(memory), Base: r.l.base, IDs: imageUIDs,
+		Points: []string{"/proc", "/dev"}, Folders: r.s.Tmpfs,
+		Files: map[string]string{"/etc/hosts": imageconfig.HostsFile},
+	}, nil
+}
+
+// mounts adds the image and the sandbox's own folders.
+func (r *stepRun) mounts(c *composer) {
+	c.opt("--bind", filepath.Join(r.l.stage.Overlay.At, "root"), "/", "--proc", "/proc", "--dev", "/dev")
+	c.tmpfs("/dev/shm", max(r.s.DiskMiB/4, 1), "1777")
+	c.opt("--remount-ro", "/dev")
+
+	for _, folder := range r.s.Tmpfs {
+		c.tmpfs(folder, r.s.DiskMiB, "1777")
+	}
+}
+
+// argv returns bwrap with the descriptor of its options, and what it starts: sandboxd, which becomes the command.
+func (r *stepRun) argv(argsFD int) ([]string, error) {
+	program, err := os.Open(r.d.sandboxd)
+	if err != nil {
+		return nil, err
 	}
 
 	// the image has no place for it
-	path := "/proc/self/fd/" + strconv.Itoa(l.passFile(program))
+	path := "/proc/self/fd/" + strconv.Itoa(r.l.passFile(program))
 
 	first, err := r.first()
 	if err != nil {
-		return err
+		return nil, err
 	}
 
-	l.stage.Argv = []string{
-		d.bwrap, "--args", strconv.Itoa(argsFD), "--", path, prestart.FirstCommand, strconv.Itoa(first),
-	}
-
-	return nil
+	return []string{
+		r.d.bwrap, "--args", strconv.Itoa(argsFD), "--", path, prestart.FirstCommand, strconv.Itoa(first),
+	}, nil
 }
 
 // enter prepares what the stage enters: the limited cgroup, user ids, limits.

@@ -133,12 +133,10 @@ func (p places) dev() error {
 	sources := map[string]*os.File{}
 
 	for _, name := range devices() {
-		fd, err := unix.Open("/dev/"+name, unix.O_PATH|unix.O_CLOEXEC, 0)
+		f, err := openDevice(name)
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
-
-		f := os.NewFile(uintptr(fd), name)
 		defer f.Close()
 
 		sources[name] = f
@@ -149,17 +147,7 @@ func (p places) dev() error {
 	}
 
 	for name, source := range sources {
-		if err := os.WriteFile("/dev/"+name, nil, 0o666); err != nil {
-			return err
-		}
-
-		if err := unix.Mount(
-			fmt.Sprintf("/proc/self/fd/%d", source.Fd()),
-			"/dev/"+name,
-			"",
-			unix.MS_BIND,
-			"",
-		); err != nil {
+		if err := bindDevice(name, source); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
@@ -176,20 +164,12 @@ func (p places) dev() error {
 		}
 	}
 
-	for _, name := range []string{"pts", "shm"} {
-		if err := os.Mkdir("/dev/"+name, 0o755); err != nil {
-			return err
-		}
+	if err := mountTerminals("/dev/pts"); err != nil {
+		return fmt.Errorf("terminals: %w", err)
 	}
 
-	if err := unix.Mount(
-		"devpts",
-		"/dev/pts",
-		"devpts",
-		unix.MS_NOSUID|unix.MS_NOEXEC,
-		"newinstance,ptmxmode=0666,mode=0620",
-	); err != nil {
-		return fmt.Errorf("terminals: %w", err)
+	if err := os.Mkdir("/dev/shm", 0o755); err != nil {
+		return err
 	}
 
 	if err := p.tmpfs("/dev/shm", max(p.tmpMiB/4, 1), "1777"); err != nil {
@@ -197,4 +177,33 @@ func (p places) dev() error {
 	}
 
 	return readOnly("/dev")
+}
+
+// openDevice opens a device of the machine only to be mounted elsewhere.
+func openDevice(name string) (*os.File, error) {
+	fd, err := unix.Open("/dev/"+name, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+
+	return os.NewFile(uintptr(fd), name), nil
+}
+
+// bindDevice mounts an open device in the sandbox's own /dev.
+func bindDevice(name string, source *os.File) error {
+	at := "/dev/" + name
+	if err := os.WriteFile(at, nil, 0o666); err != nil {
+		return err
+	}
+
+	return unix.Mount(fmt.Sprintf("/proc/self/fd/%d", source.Fd()), at, "", unix.MS_BIND, "")
+}
+
+// mountTerminals mounts terminals that no other sandbox sees.
+func mountTerminals(at string) error {
+	if err := os.Mkdir(at, 0o755); err != nil {
+		return err
+	}
+
+	return unix.Mount("devpts", at, "devpts", unix.MS_NOSUID|unix.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620")
 }

@@ -177,6 +177,15 @@ func (u *unpacker) renew(d *dir, name string, h *tar.Header, data io.Reader) err
 	return err
 }
 
+// clearFolder makes way for an entry that is no folder, where the tree is to be equal to the tar.
+func (u *unpacker) clearFolder(d *dir, name string) error {
+	if u.exact == nil {
+		return nil
+	}
+
+	return d.clearFolder(name)
+}
+
 // clearFolder removes a folder of that name, which a rename cannot replace.
 func (d *dir) clearFolder(name string) error {
 	st, err := d.stat(name)

@@ -108,7 +108,28 @@ func (u *unpacker) file(d *dir, name string, h *tar.Header, data io.Reader) erro
 	return setTime(d, name, h.ModTime)
 }
 
+func (u *unpacker) symlink(d *dir, name string, h *tar.Header) error {
+	if u.exact != nil && d.linkedTo(name, h.Linkname) {
+		return nil
+	}
+
+	err := u.clearFolder(d, name)
+	if err == nil {
+		err = replace(d, name, func() error { return unix.Symlinkat(h.Linkname, d.fd, name) })
+	}
+
+	if err != nil {
+		return err
+	}
+
+	return setTime(d, name, h.ModTime)
+}
+
 func (u *unpacker) hardLink(d *dir, name string, h *tar.Header) error {
+	if err := u.clearFolder(d, name); err != nil {
+		return err
+	}
+
 	target, err := inside(h.Linkname)
 	if err != nil {
 		return fault.Wrap(fault.Invalid, err, "hard link to %q", h.Linkname)

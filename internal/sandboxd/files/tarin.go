@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/reply"
 )
@@ -74,12 +72,8 @@ func (u *unpacker) entry(h *tar.Header, data io.Reader) error {
 		err = u.meter.entry(name)
 	}
 
-	if err != nil {
+	if err != nil || u.skips(name) {
 		return err
-	}
-
-	if slices.ContainsFunc(u.skip, func(s string) bool { return name == s || strings.HasPrefix(name, s+"/") }) {
-		return nil
 	}
 
 	name = u.names.inFolder(name)
@@ -101,33 +95,22 @@ func (u *unpacker) entry(h *tar.Header, data io.Reader) error {
 		return err
 	}
 
-	base := path.Base(name)
-	if u.exact != nil && h.Typeflag != tar.TypeReg && h.Typeflag != tar.TypeGNUSparse {
-		if h.Typeflag == tar.TypeSymlink && d.linkedTo(base, h.Linkname) {
-			return nil
-		}
-
-		if err := d.clearFolder(base); err != nil {
-			return err
-		}
-	}
-
-	switch h.Typeflag {
+	switch base := path.Base(name); h.Typeflag {
 	case tar.TypeReg, tar.TypeGNUSparse:
 		return u.file(d, base, h, data)
 	case tar.TypeSymlink:
-		err := replace(d, base, func() error { return unix.Symlinkat(h.Linkname, d.fd, base) })
-		if err != nil {
-			return err
-		}
-
-		return setTime(d, base, h.ModTime)
+		return u.symlink(d, base, h)
 	case tar.TypeLink:
 		return u.hardLink(d, base, h)
 	default:
-		// devices, FIFOs
-		return nil
+		// devices and FIFOs are left out
+		return u.clearFolder(d, base)
 	}
+}
+
+// skips reports whether an entry is left out.
+func (u *unpacker) skips(name string) bool {
+	return slices.ContainsFunc(u.skip, func(s string) bool { return name == s || strings.HasPrefix(name, s+"/") })
 }
 
 // inside cleans the name of an entry, which must stay below the root.

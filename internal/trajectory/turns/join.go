@@ -21,24 +21,11 @@ func Join(earlier, later io.Reader, prefix string) io.ReadCloser {
 }
 
 func join(w io.Writer, earlier, later io.Reader, prefix string) error {
-	last, expertBytes, imageBytes := 0, int64(0), int64(0)
+	var end traceEnd
 
 	// the turns of the earlier trace stay as they are
 	err := Each(io.TeeReader(earlier, w), Unbounded, func(t *rollout.Turn) error {
-		last = max(last, t.Turn)
-
-		if x := t.RoutedExperts; x != nil {
-			expertBytes = max(expertBytes, x.At+x.Bytes())
-		}
-
-		if m := t.SamplingMask; m != nil {
-			expertBytes = max(expertBytes, m.At+m.Bytes())
-		}
-
-		for _, image := range t.ImageRefs {
-			imageBytes = max(imageBytes, image.At+image.Bytes)
-		}
-
+		end.include(t)
 		return nil
 	})
 	if err != nil {
@@ -49,28 +36,8 @@ func join(w io.Writer, earlier, later io.Reader, prefix string) error {
 	to.SetEscapeHTML(false)
 
 	return Each(later, Unbounded, func(t *rollout.Turn) error {
-		t.Turn += last
+		end.moveBehind(t)
 		t.Lineage = prefix + t.Lineage
-
-		if t.PrefixBreak != nil {
-			t.PrefixBreak.AfterTurn += last
-		}
-
-		if x := t.RoutedExperts; x != nil && x.Rows > 0 {
-			x.At += expertBytes
-
-			if x.Base > 0 {
-				x.Base += last
-			}
-		}
-
-		if m := t.SamplingMask; m != nil && m.Rows > 0 {
-			m.At += expertBytes
-		}
-
-		for i := range t.ImageRefs {
-			t.ImageRefs[i].At += imageBytes
-		}
 
 		err := to.Encode(t)
 		// the reader has been closed
@@ -80,4 +47,52 @@ func join(w io.Writer, earlier, later io.Reader, prefix string) error {
 
 		return fault.Wrap(fault.Internal, err, "encode a turn")
 	})
+}
+
+// traceEnd is where a trace ends: its last turn, and the bytes of its routed experts with its masks, and of its images.
+type traceEnd struct {
+	turn                    int
+	expertBytes, imageBytes int64
+}
+
+// include takes a turn of the trace into account.
+func (e *traceEnd) include(t *rollout.Turn) {
+	e.turn = max(e.turn, t.Turn)
+
+	if x := t.RoutedExperts; x != nil {
+		e.expertBytes = max(e.expertBytes, x.At+x.Bytes())
+	}
+
+	if m := t.SamplingMask; m != nil {
+		e.expertBytes = max(e.expertBytes, m.At+m.Bytes())
+	}
+
+	for _, image := range t.ImageRefs {
+		e.imageBytes = max(e.imageBytes, image.At+image.Bytes)
+	}
+}
+
+// moveBehind moves a turn of another trace behind the end.
+func (e *traceEnd) moveBehind(t *rollout.Turn) {
+	t.Turn += e.turn
+
+	if t.PrefixBreak != nil {
+		t.PrefixBreak.AfterTurn += e.turn
+	}
+
+	if x := t.RoutedExperts; x != nil && x.Rows > 0 {
+		x.At += e.expertBytes
+
+		if x.Base > 0 {
+			x.Base += e.turn
+		}
+	}
+
+	if m := t.SamplingMask; m != nil && m.Rows > 0 {
+		m.At += e.expertBytes
+	}
+
+	for i := range t.ImageRefs {
+		t.ImageRefs[i].At += e.imageBytes
+	}
 }
