@@ -1,6 +1,10 @@
 package dockerfile_test
 
 import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"errors"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -74,6 +78,47 @@ func TestInstructions(t *testing.T) {
 			require.Equal(t, c.expect, one.sh(c.look))
 		})
 	}
+}
+
+// ADD unpacks a tar file: over links to folders of the image, also one that leads nowhere yet, and with its own owners.
+func TestUnpackedTar(t *testing.T) {
+	t.Parallel()
+
+	b := newBench(t)
+	folder := b.folder(map[string]string{
+		"Dockerfile": "FROM base:1\nRUN ln -s /new /dangling\nADD t.tar.gz /\nADD --chown=app t.tar.gz /own/\nADD plain /p/\n", "plain": "no tar",
+	})
+
+	var packed bytes.Buffer
+
+	z := gzip.NewWriter(&packed)
+	w := tar.NewWriter(z)
+
+	for _, h := range []tar.Header{
+		{Name: "./", Typeflag: tar.TypeDir, Mode: 0o700},
+		{Name: "data/", Typeflag: tar.TypeDir, Mode: 0o700, Uid: 7},
+		{Name: "data/f", Typeflag: tar.TypeReg, Mode: 0o640, Uid: 7, Gid: 8, Size: 1},
+		{Name: "dangling/", Typeflag: tar.TypeDir, Mode: 0o750, Uid: 7},
+		{Name: "dangling/g", Typeflag: tar.TypeReg, Mode: 0o600, Size: 1},
+		{Name: "some/soft", Typeflag: tar.TypeSymlink, Linkname: "../data/f"},
+		{Name: "some/hard", Typeflag: tar.TypeLink, Linkname: "data/f"},
+		{Name: "fifo", Typeflag: tar.TypeFifo},
+	} {
+		require.NoError(t, w.WriteHeader(&h))
+		_, err := w.Write(make([]byte, h.Size))
+		require.NoError(t, err)
+	}
+
+	require.NoError(t, errors.Join(w.Close(), z.Close()))
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "t.tar.gz"), packed.Bytes(), 0o600))
+
+	_, err := b.build(folder)
+	require.NoError(t, err, "%s", b.out.String())
+	require.Equal(t, "/srv 0:755\n/srv/f 7:640\n/new 7:750\n/new/g 0:600\n/some/soft 0:777\n", b.sh("stat -c '%n %u:%a' /srv /srv/f /new /new/g /some/soft"))
+	require.Equal(t, "/srv\n/new\n../data/f\n", b.sh("readlink /data /dangling /some/soft"))
+	require.Equal(t, "1500:100\n1500:100\n", b.sh("stat -c %u:%g /own/data /own/some/hard; test -e /fifo && echo fifo"))
+	require.Equal(t, "2\n2\n", b.sh("stat -c %h /srv/f /own/some/hard"))
+	require.Equal(t, "no tar", b.sh("cat /p/plain"))
 }
 
 // An image has the program that its Dockerfile names, for services.

@@ -10,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -56,37 +57,13 @@ func (c copying) write(w io.Writer, view *image.Use, owners bool) error {
 		return err
 	}
 
-	if c.chmod != "" {
-		mode, err := strconv.ParseInt(c.chmod, 8, 32)
-		if err != nil {
-			return fault.New(fault.Invalid, "--chmod: must be octal digits, got %q", c.chmod)
-		}
-
-		l.mode = mode
-	}
-
-	dest, err := l.place(clean(c.dest))
-	if err != nil {
+	if err := c.setMode(l); err != nil {
 		return err
 	}
 
-	into, exists, err := l.isFolder(dest)
+	dest, into, err := c.placeDest(l)
 	if err != nil {
 		return err
-	}
-
-	slash := strings.HasSuffix(c.dest, "/")
-	if !into && exists && slash {
-		return fault.New(fault.Invalid, "/%s is no folder in the image", dest)
-	}
-
-	into = into || slash
-	if n := len(c.items) + len(c.texts); n > 1 && !into {
-		return fault.New(
-			fault.Invalid,
-			"with several sources the destination must be a folder and end with /, got %q",
-			c.dest,
-		)
 	}
 
 	for _, i := range c.items {
@@ -107,6 +84,51 @@ func (c copying) write(w io.Writer, view *image.Use, owners bool) error {
 	}
 
 	return l.t.Close()
+}
+
+// placeDest resolves the destination in the image. into: the sources come below it.
+func (c copying) placeDest(l *layerWriter) (dest string, into bool, err error) {
+	dest, err = l.place(clean(c.dest))
+	if err != nil {
+		return "", false, err
+	}
+
+	folder, exists, err := l.isFolder(dest)
+	if err != nil {
+		return "", false, err
+	}
+
+	slash := strings.HasSuffix(c.dest, "/")
+	into = folder || slash
+
+	switch {
+	case exists && !folder && slash:
+		return "", false, fault.New(fault.Invalid, "/%s is no folder in the image", dest)
+	case len(c.items)+len(c.texts) > 1 && !into:
+		return "", false, fault.New(
+			fault.Invalid,
+			"with several sources the destination must be a folder and end with /, got %q",
+			c.dest,
+		)
+	}
+
+	return dest, into, nil
+}
+
+// setMode sets the mode of --chmod.
+func (c copying) setMode(l *layerWriter) error {
+	if c.chmod == "" {
+		return nil
+	}
+
+	mode, err := strconv.ParseInt(c.chmod, 8, 32)
+	if err != nil {
+		return fault.New(fault.Invalid, "--chmod: must be octal digits, got %q", c.chmod)
+	}
+
+	l.mode = mode
+
+	return nil
 }
 
 // setOwner finds the owner of --chown in the image.
@@ -269,25 +291,20 @@ func decompressed(head *bufio.Reader, name string) (io.Reader, error) {
 
 // member writes a member of a tar file below dest. Its owners are those of the file.
 func (l *layerWriter) member(dest string, h *tar.Header, content io.Reader) error {
-	for part := range strings.SplitSeq(h.Name, "/") {
-		if part == ".." {
-			return fault.New(fault.Invalid, "its path leads out of the tar file")
-		}
+	if slices.Contains(strings.Split(h.Name, "/"), "..") {
+		return fault.New(fault.Invalid, "its path leads out of the tar file")
 	}
 
-	name := clean(h.Name)
+	if clean(h.Name) == "." {
+		return nil
+	}
 
-	parent, err := l.place(path.Join(dest, path.Dir(name)))
+	at, err := l.placeMember(dest, h.Name)
 	if err != nil {
 		return err
 	}
 
-	at := path.Join(parent, path.Base(name))
-	if name == "." {
-		return nil
-	}
-
-	if err := l.parents(parent); err != nil {
+	if err := l.parents(path.Dir(at)); err != nil {
 		return err
 	}
 
@@ -304,17 +321,11 @@ func (l *layerWriter) member(dest string, h *tar.Header, content io.Reader) erro
 	case tar.TypeSymlink:
 		next.Linkname = h.Linkname
 	case tar.TypeLink:
-		next.Linkname = path.Join(dest, clean(h.Linkname))
-	case tar.TypeDir:
-		if at, err = l.place(at); err != nil {
+		if next.Linkname, err = l.placeMember(dest, h.Linkname); err != nil {
 			return err
 		}
-
-		if folder, exists, err := l.isFolder(at); err != nil || folder || exists {
-			return errors.Join(err, l.parents(at))
-		}
-
-		l.folders[at] = true
+	case tar.TypeDir:
+		return l.memberFolder(next)
 	default:
 		return nil
 	}
@@ -326,6 +337,39 @@ func (l *layerWriter) member(dest string, h *tar.Header, content io.Reader) erro
 	_, err = io.CopyN(l.t, content, next.Size)
 
 	return err
+}
+
+// placeMember is where a member of a tar file goes below dest: through links to folders that the image has.
+func (l *layerWriter) placeMember(dest, name string) (string, error) {
+	name = clean(name)
+
+	parent, err := l.place(path.Join(dest, path.Dir(name)))
+	if err != nil {
+		return "", err
+	}
+
+	return path.Join(parent, path.Base(name)), nil
+}
+
+// memberFolder writes a folder of a tar file. In place of a link to a folder it uses that folder. A folder that the image
+// has keeps its owner and mode.
+func (l *layerWriter) memberFolder(h *tar.Header) error {
+	at, err := l.place(h.Name)
+	if err != nil {
+		return err
+	}
+
+	if _, exists, err := l.isFolder(at); err != nil || exists {
+		return errors.Join(err, l.parents(at))
+	}
+
+	if err := l.parents(path.Dir(at)); err != nil {
+		return err
+	}
+
+	h.Name, l.folders[at] = at, true
+
+	return l.t.WriteHeader(h)
 }
 
 // boundedReader fails past a number of bytes: a small compressed file may hold endless zeros.

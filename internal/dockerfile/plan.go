@@ -108,27 +108,9 @@ func (p *plan) stage(ctx context.Context, n int) (*stage, error) {
 
 // from begins a stage with another stage, an image, or nothing.
 func (p *plan) from(ctx context.Context, s *stage, n int, given instructions.Stage) error {
-	global, err := p.global()
+	name, err := p.baseName(given)
 	if err != nil {
 		return err
-	}
-
-	expand := p.expander(global)
-
-	name, err := expand(given.BaseName)
-	if err != nil {
-		return err
-	}
-
-	if platform, err := expand(given.Platform); err != nil || platform != "" && !ownPlatform(platform) {
-		return errors.Join(
-			err,
-			fault.New(fault.Invalid, "FROM --platform=%s: this machine is %s", platform, platformName()),
-		)
-	}
-
-	if name == "" {
-		return fault.New(fault.Invalid, "FROM %s: names no image", given.BaseName)
 	}
 
 	if name == "scratch" {
@@ -137,23 +119,66 @@ func (p *plan) from(ctx context.Context, s *stage, n int, given instructions.Sta
 	}
 
 	if before := p.stageNamed(name, n); before >= 0 {
-		if s.parent, err = p.stage(ctx, before); err != nil {
+		parent, err := p.stage(ctx, before)
+		if err != nil {
 			return err
 		}
 
-		parent := s.parent
-		s.env, s.user, s.workdir, s.key = slices.Clone(parent.env), parent.user, parent.workdir, parent.key
-		s.shell, s.entrypoint, s.cmd = parent.shell, parent.entrypoint, parent.cmd
+		s.fromStage(parent)
 
 		return nil
 	}
 
-	if s.base, err = p.image(ctx, name); err != nil {
+	b, err := p.image(ctx, name)
+	if err != nil {
 		return fault.Wrap(fault.KindOf(err), err, "FROM %s", name)
 	}
 
-	i := s.base.use.Image
+	s.fromImage(b)
 
+	return nil
+}
+
+// baseName returns what a FROM names, with its variables replaced, for the platform of this machine.
+func (p *plan) baseName(given instructions.Stage) (string, error) {
+	global, err := p.global()
+	if err != nil {
+		return "", err
+	}
+
+	expand := p.expander(global)
+
+	name, err := expand(given.BaseName)
+	if err != nil {
+		return "", err
+	}
+
+	platform, err := expand(given.Platform)
+
+	switch {
+	case err != nil:
+		return "", err
+	case platform != "" && !ownPlatform(platform):
+		return "", fault.New(fault.Invalid, "FROM --platform=%s: this machine is %s", platform, platformName())
+	case name == "":
+		return "", fault.New(fault.Invalid, "FROM %s: names no image", given.BaseName)
+	}
+
+	return name, nil
+}
+
+// fromStage begins s with all that a stage has.
+func (s *stage) fromStage(parent *stage) {
+	s.parent = parent
+	s.env, s.user, s.workdir, s.key = slices.Clone(parent.env), parent.user, parent.workdir, parent.key
+	s.shell, s.entrypoint, s.cmd = parent.shell, parent.entrypoint, parent.cmd
+}
+
+// fromImage begins s with an image and its configuration.
+func (s *stage) fromImage(b *base) {
+	i := b.use.Image
+
+	s.base = b
 	s.env, s.user, s.key = slices.Clone(i.Env), i.User, keyOf("image", i.ID)
 	s.entrypoint, s.cmd = i.Entrypoint, i.Cmd
 
@@ -165,8 +190,6 @@ func (p *plan) from(ctx context.Context, s *stage, n int, given instructions.Sta
 	if _, ok := get(s.env, "PATH"); !ok {
 		s.env = append(s.env, "PATH="+rootPath)
 	}
-
-	return nil
 }
 
 // stageNamed is the number of a stage before another; -1: there is none of that name.
@@ -509,23 +532,13 @@ func (p *plan) copy(
 	files instructions.SourcesAndDest,
 	cp copying,
 ) error {
-	cp.texts, cp.dest = files.SourceContents, files.DestPath
-	if !path.IsAbs(cp.dest) {
-		folder := strings.HasSuffix(cp.dest, "/") || cp.dest == "." || strings.HasSuffix(cp.dest, "/.")
-		if cp.dest = path.Join(s.workdir, cp.dest); folder {
-			cp.dest += "/"
-		}
-	}
+	cp.texts, cp.dest = files.SourceContents, s.destination(files.DestPath)
 
 	fromContext := from.stage == nil && from.base == nil
 	if fromContext {
-		for _, name := range files.SourcePaths {
-			items, err := find(p.context, name)
-			if err != nil {
-				return err
-			}
-
-			cp.items = append(cp.items, items...)
+		var err error
+		if cp.items, err = findAll(p.context, files.SourcePaths); err != nil {
+			return err
 		}
 	}
 
@@ -541,15 +554,8 @@ func (p *plan) copy(
 				return "", err
 			}
 
-			cp.items = nil
-
-			for _, name := range files.SourcePaths {
-				items, err := find(t, name)
-				if err != nil {
-					return "", err
-				}
-
-				cp.items = append(cp.items, items...)
+			if cp.items, err = findAll(t, files.SourcePaths); err != nil {
+				return "", err
 			}
 		}
 
@@ -561,6 +567,20 @@ func (p *plan) copy(
 		append([]string{from.key, key}, files.SourcePaths...)...)
 
 	return nil
+}
+
+// destination makes a path absolute, below the workdir. It ends with a slash if the path is one of a folder.
+func (s *stage) destination(dest string) string {
+	if path.IsAbs(dest) {
+		return dest
+	}
+
+	folder := strings.HasSuffix(dest, "/") || dest == "." || strings.HasSuffix(dest, "/.")
+	if dest = path.Join(s.workdir, dest); folder {
+		dest += "/"
+	}
+
+	return dest
 }
 
 // textOf is an instruction as it is written, in one line.

@@ -146,6 +146,22 @@ type item struct {
 	info fs.FileInfo
 }
 
+// findAll returns the items of source paths.
+func findAll(from tree, sources []string) ([]item, error) {
+	var all []item
+
+	for _, source := range sources {
+		items, err := find(from, source)
+		if err != nil {
+			return nil, err
+		}
+
+		all = append(all, items...)
+	}
+
+	return all, nil
+}
+
 // find returns the items of a source path, which may have wildcards.
 func find(from tree, source string) ([]item, error) {
 	clean := path.Join("/", source)[1:]
