@@ -108,6 +108,21 @@ func TestDeathBeforeExec(t *testing.T) {
 	require.Equal(t, fault.OutOfMemory, fault.KindOf(err), "%v", err)
 }
 
+// No verifier starts without its programs: a start after one that could not make them fails too, or makes them. Without
+// them what the verifier starts of the work would run as the verifier. There is no folder for them here.
+func TestVerifierNeedsItsPrograms(t *testing.T) {
+	t.Parallel()
+	require.NoDirExists(t, filepath.Dir(runas.Shims))
+
+	table := process.New(process.Options{Program: "/no/such/program", Logger: slog.New(slog.DiscardHandler)})
+	for range 2 {
+		_, err := table.Start("one", wire.Process{
+			Argv: []string{"true"}, Env: map[string]string{"PATH": "/bin"}, Dispatch: true,
+		})
+		require.ErrorContains(t, err, "make the verifier's programs")
+	}
+}
+
 // Names and their output are kept until they are deleted, so their number is bounded.
 func TestNamesAreBounded(t *testing.T) {
 	t.Parallel()

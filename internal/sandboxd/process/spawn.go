@@ -16,14 +16,12 @@ import (
 // spawn starts the program with its own session, exactly the given environment, and only its three streams
 // as open files: pipes, or tty if that is not nil.
 func (t *Table) spawn(name string, spec wire.Process, tty *os.File) (*Process, error) {
-	if len(spec.Argv) == 0 || spec.Argv[0] == "" {
-		return nil, fault.Field("argv", "has no program")
-	}
-
-	user, err := t.Users.Find(spec.User)
+	config, err := t.configOf(spec)
 	if err != nil {
 		return nil, err
 	}
+
+	config.Terminal = tty != nil
 
 	files := &streams{stdin: tty, childStdout: tty, childStderr: tty}
 	if tty == nil {
@@ -33,19 +31,6 @@ func (t *Table) spawn(name string, spec wire.Process, tty *os.File) (*Process, e
 		defer files.closeChild()
 	}
 
-	env, noExec := t.environment(spec), []string(nil)
-	path := env["PATH"]
-
-	if spec.User == wire.VerifierUser {
-		noExec = t.noExec
-	}
-
-	if spec.Dispatch {
-		if env, err = t.dispatching(env); err != nil {
-			return nil, err
-		}
-	}
-
 	p := &Process{name: name, user: spec.User, started: time.Now(), done: make(chan struct{})}
 
 	p.stdout.maxKept, p.stderr.maxKept = spec.KeepBytes, spec.KeepBytes
@@ -53,15 +38,7 @@ func (t *Table) spawn(name string, spec wire.Process, tty *os.File) (*Process, e
 		p.pauser = &pauser{process: p, after: after, reclaim: t.reclaim, reclaimAfter: reclaimAfter}
 	}
 
-	pid, exited, err := t.launcher.launch(prestart.Config{
-		Argv:     spec.Argv,
-		Env:      environ(env),
-		Path:     path,
-		Dir:      t.workdir.Locate(spec.Dir),
-		User:     user,
-		Terminal: tty != nil,
-		NoExec:   noExec,
-	}, files.child())
+	pid, exited, err := t.launcher.launch(config, files.child())
 	if err != nil {
 		files.closeParent()
 		return nil, err
@@ -71,6 +48,36 @@ func (t *Table) spawn(name string, spec wire.Process, tty *os.File) (*Process, e
 	go p.collect(files.stdout, files.stderr, exited)
 
 	return p, nil
+}
+
+// configOf returns how the program is started, but for its streams. starting is held.
+func (t *Table) configOf(spec wire.Process) (c prestart.Config, err error) {
+	if len(spec.Argv) == 0 || spec.Argv[0] == "" {
+		return c, fault.Field("argv", "has no program")
+	}
+
+	c = prestart.Config{Argv: spec.Argv, Dir: t.workdir.Locate(spec.Dir)}
+	if c.User, err = t.Users.Find(spec.User); err != nil {
+		return c, err
+	}
+
+	if spec.User == wire.VerifierUser {
+		c.NoExec = t.noExec
+	}
+
+	env := t.environment(spec)
+	// without the shims, which are for what the program starts
+	c.Path = env["PATH"]
+
+	if spec.Dispatch {
+		if env, err = t.dispatching(env); err != nil {
+			return c, err
+		}
+	}
+
+	c.Env = environ(env)
+
+	return c, nil
 }
 
 // environment returns the process's variables on top of the base environment.
@@ -95,13 +102,14 @@ func (t *Table) environment(spec wire.Process) map[string]string {
 }
 
 // dispatching adds to a verifier's environment what decides where the programs that it starts run; see package runas.
+// starting is held.
 func (t *Table) dispatching(env map[string]string) (map[string]string, error) {
-	var err error
+	if !t.hasShims {
+		if err := runas.MakeShims(env["PATH"]); err != nil {
+			return nil, fault.Wrap(fault.Internal, err, "make the verifier's programs")
+		}
 
-	t.shims.Do(func() { err = runas.MakeShims(env["PATH"]) })
-
-	if err != nil {
-		return nil, fault.Wrap(fault.Internal, err, "make the verifier's programs")
+		t.hasShims = true
 	}
 
 	env = maps.Clone(env)

@@ -36,7 +36,6 @@ type Table struct {
 
 	// all other processes of this process namespace are the table's
 	ownNamespace bool
-	shims        sync.Once
 	log          *slog.Logger
 	seen         descriptors
 
@@ -45,6 +44,10 @@ type Table struct {
 
 	// tool calls start no further process; guarded by starting
 	closed bool
+
+	// the verifier's programs are made, see runas.MakeShims; guarded by starting
+	hasShims bool
+
 	mu     sync.Mutex
 	byName map[string]*Process
 }
