@@ -63,12 +63,19 @@ func (a *Activities) place(ctx context.Context, in CreateSandboxInput) (Place, e
 	if err := admission.Wait(waiting, in.Upstream, in.Tries > 0, log); err != nil {
 		return Place{}, err
 	}
+	// waitsFor ends the activity. Where the fault is one of room, it runs again when there may be some.
+	waitsFor := func(what string, err error) (Place, error) {
+		if fault.Is(err, fault.Exhausted) {
+			err = admission.Return(waiting, what, err)
+		}
+
+		return Place{}, err
+	}
+
 	// a full store does not stop a rollout that has begun
 	if in.Attempt == 1 {
-		if err := a.o.Store.Full(ctx); fault.Is(err, fault.Exhausted) {
-			return Place{}, admission.Return(waiting, "store", err)
-		} else if err != nil {
-			return Place{}, err
+		if err := a.o.Store.Full(ctx); err != nil {
+			return waitsFor("store", err)
 		}
 	}
 
@@ -82,25 +89,18 @@ func (a *Activities) place(ctx context.Context, in CreateSandboxInput) (Place, e
 		Size:  b.Resources(in.Sandbox),
 		Until: until,
 	})
-	if fault.Is(err, fault.Exhausted) {
-		return Place{}, admission.Return(waiting, "capacity of "+a.o.Host, err)
-	}
-
 	if err != nil {
-		return Place{}, err
+		return waitsFor("capacity of "+a.o.Host, err)
 	}
 
 	defer unclaim()
 
 	started := time.Now()
-	sb, err := a.makeSandbox(ctx, b, in)
-	// the quota of an account, which this host's capacity does not include
-	if fault.Is(err, fault.Exhausted) {
-		return Place{}, admission.Return(waiting, "capacity of the backend "+backendName(in.Target), err)
-	}
 
+	sb, err := a.makeSandbox(ctx, b, in)
 	if err != nil {
-		return Place{}, err
+		// the quota of an account, which this host's capacity does not include
+		return waitsFor("capacity of the backend "+backendName(in.Target), err)
 	}
 
 	if err := a.startServices(ctx, b, sb, in.Sandbox, in.Target, driver.PurposeAgent); err != nil {

@@ -209,66 +209,56 @@ func (f *produceFlags) addTasks(args map[string]any) error {
 		args["shuffle"], sel.Shuffle = seed, nil
 	}
 
-	if !isSet(f.tasks) && !isTaskFile(f.tasks) {
-		args["task_set"] = f.tasks
-		args["require_checked"] = f.requireChecked
-		args["select"] = map[string]any{
-			"tasks":   sel.Tasks,
-			"exclude": sel.Exclude,
-			"shard":   sel.Shard,
-			"shards":  sel.Shards,
-			"limit":   sel.Limit,
-		}
-
-		return nil
+	if isSet(f.tasks) || isTaskFile(f.tasks) {
+		args["tasks"], err = f.readTasks(sel)
+		return err
 	}
 
+	args["task_set"] = f.tasks
+	args["require_checked"] = f.requireChecked
+	args["select"] = map[string]any{
+		"tasks":   sel.Tasks,
+		"exclude": sel.Exclude,
+		"shard":   sel.Shard,
+		"shards":  sel.Shards,
+		"limit":   sel.Limit,
+	}
+
+	return nil
+}
+
+// readTasks reads the selected tasks of a set on this machine. It notes the files to upload, and how many tasks are
+// not proved.
+func (f *produceFlags) readTasks(sel taskset.Selection) ([]any, error) {
 	set, err := taskset.Open(f.tasks)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer set.Close()
 
 	chosen, err := set.Select(sel)
 	if err != nil {
-		return err
+		return nil, err
 	}
 
 	// checks that cannot be read prove nothing, and stop only a producer that requires them
 	checks, err := taskset.ReadChecks(f.tasks)
 	if err != nil && f.requireChecked {
-		return err
+		return nil, err
 	}
 
 	tasks := []any{}
 	f.local = map[string]string{}
 
 	for _, i := range chosen {
-		t, err := set.Task(i)
-
-		var task map[string]any
-		if err == nil {
-			task = t.Arguments()
-			if f.run.grade != "" {
-				cli.Grade(task, f.run.grade)
-			}
-
-			err = checks.Unproved(t, taskset.GradeOf(task))
-		}
-
-		var unproved *taskset.UnprovedError
-		if errors.As(err, &unproved) && !f.requireChecked {
-			f.unproved++
-			err = nil
-		}
-
+		t, task, err := f.readTask(set, i, checks)
 		if err != nil && f.skipBroken {
 			// rolloutd tasks check reports it
 			continue
 		}
 
 		if err != nil {
-			return err
+			return nil, err
 		}
 
 		maps.Copy(f.local, t.Local)
@@ -276,9 +266,31 @@ func (f *produceFlags) addTasks(args map[string]any) error {
 		tasks = append(tasks, task)
 	}
 
-	args["tasks"] = tasks
+	return tasks, nil
+}
 
-	return nil
+// readTask reads a task and its arguments. One that is not proved is an error if it must be.
+func (f *produceFlags) readTask(
+	set *taskset.Set, i int, checks taskset.Checks,
+) (t taskset.Task, args map[string]any, err error) {
+	if t, err = set.Task(i); err != nil {
+		return t, nil, err
+	}
+
+	args = t.Arguments()
+	if f.run.grade != "" {
+		cli.Grade(args, f.run.grade)
+	}
+
+	err = checks.Unproved(t, taskset.GradeOf(args))
+
+	var unproved *taskset.UnprovedError
+	if errors.As(err, &unproved) && !f.requireChecked {
+		f.unproved++
+		err = nil
+	}
+
+	return t, args, err
 }
 
 func (f *produceFlags) start(cmd *cobra.Command, s std, c *client.Client, args map[string]any) error {

@@ -92,6 +92,18 @@ func (b *taskImages) build(ctx context.Context, t taskset.Task) error {
 	return nil
 }
 
+// buildAll builds the images of tasks, names those whose image cannot be built, and returns the others.
+func (b *taskImages) buildAll(ctx context.Context, tasks []taskset.Task) []taskset.Task {
+	return slices.DeleteFunc(tasks, func(t taskset.Task) bool {
+		err := b.build(ctx, t)
+		if err != nil {
+			fmt.Fprintf(b.s.out, "broken  %-28s %v\n", t.Name, err)
+		}
+
+		return err != nil
+	})
+}
+
 func (b *taskImages) buildOne(ctx context.Context, t taskset.Build) error {
 	store, err := hostimages.Open(b.cfg, b.settings.log())
 	if err != nil {

@@ -135,50 +135,8 @@ func valueOf[V any](m map[string]V, name string) V {
 }
 
 func (g Gateway) validate(p *problems) {
-	p.address("gateway.listen", g.Listen)
-
-	if g.URL != "" {
-		p.httpURL("gateway.url", g.URL)
-	}
-
-	p.address("gateway.trainer_listen", g.TrainerListen)
-
-	if g.TrainerURL != "" {
-		p.httpURL("gateway.trainer_url", g.TrainerURL)
-	}
-
-	for i, t := range g.TrainerTokens {
-		p.check(
-			len(t) >= minToken,
-			fmt.Sprintf("gateway.trainer_tokens[%d]", i),
-			"must have at least %d characters",
-			minToken,
-		)
-	}
-
-	for i, host := range g.AllowHosts {
-		_, err := egress.Parse([]string{host})
-		p.check(err == nil, fmt.Sprintf("gateway.allow_hosts[%d]", i), "%v", err)
-	}
-
-	p.check(
-		g.Reply == ReplyComplete || g.Reply == ReplyPassThrough,
-		"gateway.reply",
-		"must be %s or %s, got %q",
-		ReplyComplete,
-		ReplyPassThrough,
-		g.Reply,
-	)
-	p.check(g.KeepAlive >= 0, "gateway.keep_alive", "must be 0 (never) or more, got %s", g.KeepAlive)
-	p.check(g.EmptyReplies >= 1, "gateway.empty_replies", "must be at least 1, got %d", g.EmptyReplies)
-	p.check(g.Queue >= 0, "gateway.queue", "must be 0 (no bound) or more, got %d", g.Queue)
-	p.check(
-		g.ReplyMemoryMiB == 0 || g.ReplyMemoryMiB >= minReplyMemory,
-		"gateway.reply_memory_mib",
-		"must be 0 (a quarter of the machine's memory) or at least %d, got %d",
-		minReplyMemory,
-		g.ReplyMemoryMiB,
-	)
+	g.validateAddresses(p)
+	g.validateReplies(p)
 
 	p.words(
 		"gateway.continuation", g.Continuation,
@@ -193,33 +151,75 @@ func (g Gateway) validate(p *problems) {
 
 	for _, name := range slices.Sorted(maps.Keys(g.Audit)) {
 		share := g.Audit[name]
-		p.check(
-			share >= 0 && share <= 1,
-			"gateway.audit."+name,
-			"must be a share from 0 (none) to 1 (all), got %g",
-			share,
-		)
+		p.check(share >= 0 && share <= 1, "gateway.audit."+name, "must be a share from 0 (none) to 1 (all), got %g", share)
 		p.endpoint("gateway.audit", name)
 	}
 
-	for _, m := range []struct {
-		path    string
-		of      map[string]float64
-		integer bool
-	}{
-		{"gateway.calls", g.Calls, true}, {"gateway.rate", g.Rate, false}, {"gateway.burst", g.Burst, true},
-	} {
-		for _, name := range slices.Sorted(maps.Keys(m.of)) {
-			v := m.of[name]
-			p.check(
-				v >= 0 && !math.IsInf(v, 0),
-				m.path+"."+name,
-				"must be 0 (no bound) or a finite number above, got %g",
-				v,
-			)
-			p.check(!m.integer || v == math.Trunc(v), m.path+"."+name, "must be a whole number, got %g", v)
-			p.endpoint(m.path, name)
-		}
+	p.check(g.Queue >= 0, "gateway.queue", "must be 0 (no bound) or more, got %d", g.Queue)
+	p.bounds("gateway.calls", g.Calls)
+	p.wholeNumbers("gateway.calls", g.Calls)
+	p.bounds("gateway.rate", g.Rate)
+	p.bounds("gateway.burst", g.Burst)
+	p.wholeNumbers("gateway.burst", g.Burst)
+}
+
+func (g Gateway) validateAddresses(p *problems) {
+	p.address("gateway.listen", g.Listen)
+
+	if g.URL != "" {
+		p.httpURL("gateway.url", g.URL)
+	}
+
+	p.address("gateway.trainer_listen", g.TrainerListen)
+
+	if g.TrainerURL != "" {
+		p.httpURL("gateway.trainer_url", g.TrainerURL)
+	}
+
+	for i, t := range g.TrainerTokens {
+		path := fmt.Sprintf("gateway.trainer_tokens[%d]", i)
+		p.check(len(t) >= minToken, path, "must have at least %d characters", minToken)
+	}
+
+	for i, host := range g.AllowHosts {
+		_, err := egress.Parse([]string{host})
+		p.check(err == nil, fmt.Sprintf("gateway.allow_hosts[%d]", i), "%v", err)
+	}
+}
+
+func (g Gateway) validateReplies(p *problems) {
+	p.check(
+		g.Reply == ReplyComplete || g.Reply == ReplyPassThrough,
+		"gateway.reply",
+		"must be %s or %s, got %q",
+		ReplyComplete,
+		ReplyPassThrough,
+		g.Reply,
+	)
+	p.check(g.KeepAlive >= 0, "gateway.keep_alive", "must be 0 (never) or more, got %s", g.KeepAlive)
+	p.check(g.EmptyReplies >= 1, "gateway.empty_replies", "must be at least 1, got %d", g.EmptyReplies)
+	p.check(
+		g.ReplyMemoryMiB == 0 || g.ReplyMemoryMiB >= minReplyMemory,
+		"gateway.reply_memory_mib",
+		"must be 0 (a quarter of the machine's memory) or at least %d, got %d",
+		minReplyMemory,
+		g.ReplyMemoryMiB,
+	)
+}
+
+// bounds refuses bounds of endpoints that are not numbers of at least 0.
+func (p *problems) bounds(path string, of map[string]float64) {
+	for _, name := range slices.Sorted(maps.Keys(of)) {
+		v := of[name]
+		p.check(v >= 0 && !math.IsInf(v, 0), path+"."+name, "must be 0 (no bound) or a finite number above, got %g", v)
+		p.endpoint(path, name)
+	}
+}
+
+func (p *problems) wholeNumbers(path string, of map[string]float64) {
+	for _, name := range slices.Sorted(maps.Keys(of)) {
+		v := of[name]
+		p.check(v == math.Trunc(v), path+"."+name, "must be a whole number, got %g", v)
 	}
 }
 

@@ -81,22 +81,10 @@ func (d *Daemon) startWorker(ctx context.Context, parts *tier.Parts) error {
 		return err
 	}
 
-	tools, closeTools, err := toolRegistry(d.cfg, d.log)
-	if err != nil {
-		return err
-	}
-
-	parts.OnClose(closeTools)
-
 	keepWarm := d.addWarmPools(backends, agents)
-	routes := gatewayapi.NewClient(d.cfg.GatewayURL(), d.key)
-	data := hostData{episodes: toolservice.NewTable(d.cfg.EpisodesDir())}
 
-	if data.events, err = eventlog.Open(filepath.Join(d.cfg.Data, "events"), d.log); err != nil {
-		return err
-	}
-
-	if data.acts, err = d.activities(routes, backends, agents, tools, data); err != nil {
+	data, err := d.openHostData(parts, backends, agents)
+	if err != nil {
 		return err
 	}
 
@@ -133,18 +121,44 @@ func (d *Daemon) startWorker(ctx context.Context, parts *tier.Parts) error {
 	// It stops before the workers, whose stop cuts off calls of episodes.
 	d.serveHost(parts, api, episodes, data, self)
 
-	for _, f := range []func(context.Context) error{d.janitor(routes), d.sinks.Maintain, d.collect, self.Run} {
+	for _, f := range []func(context.Context) error{d.janitor(data.routes), d.sinks.Maintain, d.collect, self.Run} {
 		parts.OnStop(tier.Background(f).Stop)
 	}
 
 	return nil
 }
 
-// hostData is what the activities of this host leave on it.
+// hostData is what the activities of this host leave on it, and the routes of its gateway.
 type hostData struct {
 	acts     *activities.Activities
 	events   *eventlog.Logs
 	episodes *toolservice.Table
+	routes   *gatewayapi.Client
+}
+
+// openHostData opens the data of this host and makes its activities.
+func (d *Daemon) openHostData(
+	parts *tier.Parts,
+	backends map[string]activities.Backend,
+	agents *agent.Registry,
+) (data hostData, err error) {
+	tools, closeTools, err := toolRegistry(d.cfg, d.log)
+	if err != nil {
+		return data, err
+	}
+
+	parts.OnClose(closeTools)
+
+	data.routes = gatewayapi.NewClient(d.cfg.GatewayURL(), d.key)
+	data.episodes = toolservice.NewTable(d.cfg.EpisodesDir())
+
+	if data.events, err = eventlog.Open(filepath.Join(d.cfg.Data, "events"), d.log); err != nil {
+		return data, err
+	}
+
+	data.acts, err = d.activities(backends, agents, tools, data)
+
+	return data, err
 }
 
 // listenHost opens the listener of the host's API, and the one of its episodes if the configuration has one (else
@@ -193,7 +207,6 @@ func (d *Daemon) takeOver(ctx context.Context) {
 
 // activities returns the activities of this host.
 func (d *Daemon) activities(
-	routes *gatewayapi.Client,
 	backends map[string]activities.Backend,
 	agents *agent.Registry,
 	tools *tool.Registry,
@@ -215,7 +228,7 @@ func (d *Daemon) activities(
 		Agents:    agents,
 		Tools:     tools,
 		Network:   reach,
-		Gateway:   routes,
+		Gateway:   data.routes,
 		Store:     d.store,
 		Episodes:  data.episodes,
 		Signals:   d.temporal,

@@ -136,33 +136,8 @@ func (h *harborReader) settings(t *Task) []harborStep {
 
 	h.separate(t, s)
 
-	size := h.image(s)
-	if compose != nil {
-		compose.addServices(size, s)
-	}
-
-	h.mcp(t, size, s)
-
-	if t.Verifier != nil && s.Environment.DockerImage != "" {
-		// the agent may leave files there without asking, as in Harbor
-		size["grade_paths"] = []string{rollout.PublishDir}
-	}
-
-	if env := h.variables("environment.env", s.Environment.Env); len(env) > 0 {
-		size["env"] = env
-	}
-
-	set(size, "cpu", s.Environment.CPUs)
-	set(size, "memory", s.Environment.Memory)
-	set(size, "memory_mib", int(s.Environment.MemoryMB))
-	set(
-		size,
-		"disk_mib",
-		cmp.Or(int(s.Environment.StorageMB), h.mebibytes("environment.storage", s.Environment.Storage)),
-	)
-
-	if len(size) > 0 {
-		t.Sandbox = size
+	if args := h.sandbox(t, s, compose); len(args) > 0 {
+		t.Sandbox = args
 	}
 
 	if len(s.Steps) > 0 {
@@ -170,6 +145,36 @@ func (h *harborReader) settings(t *Task) []harborStep {
 	}
 
 	return s.Steps
+}
+
+// sandbox returns the sandbox of a task: its image, services, tool servers, variables and sizes.
+func (h *harborReader) sandbox(t *Task, s harborSettings, compose *composeReader) map[string]any {
+	e := s.Environment
+
+	args := h.image(s)
+	if compose != nil {
+		compose.addServices(args, s)
+	}
+
+	h.mcp(t, args, s)
+
+	if t.Verifier != nil && e.DockerImage != "" {
+		// the agent may leave files there without asking, as in Harbor
+		args["grade_paths"] = []string{rollout.PublishDir}
+	}
+
+	if env := h.variables("environment.env", e.Env); len(env) > 0 {
+		args["env"] = env
+	}
+
+	disk := cmp.Or(int(e.StorageMB), h.mebibytes("environment.storage", e.Storage))
+
+	set(args, "cpu", e.CPUs)
+	set(args, "memory", e.Memory)
+	set(args, "memory_mib", int(e.MemoryMB))
+	set(args, "disk_mib", disk)
+
+	return args
 }
 
 // dockerfile makes the image of environment/Dockerfile that of the task, unless it names one.
