@@ -10,17 +10,7 @@ import train
 from curves import averages, picture
 from engine import Request, sample
 from grpo import Row, advantages, broken, update
-from policy import (
-    WARM,
-    log_probabilities,
-    make_model,
-    make_tokenizer,
-    marked,
-    prompt_ids,
-    right_digits,
-    warm_up,
-    warm_up_once,
-)
+from policy import log_probabilities, make_model, make_tokenizer, marked, prompt_ids, warm_up_once
 from task import CALL, demonstration
 from train import rows_of
 
@@ -146,14 +136,6 @@ def test_runs_of_a_seed_share_a_warm_up(tmp_path):
 
     with pytest.raises(ValueError, match="the warm-up of seed 1, not of 2"):
         warm_up_once(second, TOKENIZER, 2, tmp_path / "warm.pt")
-
-
-def test_a_warm_up_stops_where_the_policy_copies_the_digit():
-    model = make_model(TOKENIZER, seed=1)
-    assert right_digits(model, TOKENIZER) < 0.05
-
-    warm_up(model, TOKENIZER, seed=1)
-    assert WARM <= right_digits(model, TOKENIZER) < 0.5
 
 
 def test_a_picture_has_a_thin_and_a_thick_line_for_each_run():

@@ -49,6 +49,8 @@ func TestPolicyLearns(t *testing.T) {
 	}
 
 	begin, end := curve[:8], curve[steps-12:]
+	require.InDelta(t, 0.35, meanReward(begin), 0.2, "the warm-up ends where the policy begins to copy the digit")
+
 	rise := meanReward(end) - meanReward(begin)
 	deviation := math.Sqrt(errorOf(begin) + errorOf(end))
 	t.Logf("the mean reward rises from %.3f by %.3f, %.1f standard errors", meanReward(begin), rise, rise/deviation)

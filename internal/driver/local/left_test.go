@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -157,7 +156,7 @@ func TestListWithOneThatCannotBeSwept(t *testing.T) {
 	living, dead := sandboxtest.New(t, d, driver.Spec{}), sandboxtest.New(t, d, driver.Spec{})
 	stuck := filepath.Join(dir, dead.ID(), "state.json.new", "in the way")
 	require.NoError(t, os.MkdirAll(stuck, 0o700))
-	require.NoError(t, dead.Renew(t.Context(), time.Millisecond))
+	dead.EndLease()
 	living.Eventually(func() bool {
 		_, err := d.Dial(t.Context(), dead.ID())
 		return fault.Is(err, fault.SandboxLost)

@@ -99,7 +99,7 @@ func TestUsageOfDeadSandbox(t *testing.T) {
 	d := open(t, local.Options{Dir: dir})
 	p := sandboxtest.New(t, d, driver.Spec{MemoryMiB: 64})
 	memoryBomb(p)
-	require.NoError(t, p.Renew(t.Context(), time.Millisecond))
+	p.EndLease()
 	require.Eventually(t, func() bool {
 		_, err := d.Dial(t.Context(), p.ID())
 		return fault.Is(err, fault.SandboxLost)

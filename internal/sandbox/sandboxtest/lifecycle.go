@@ -175,7 +175,7 @@ func find(t *testing.T, h Harness, id string) *driver.Info {
 func leaseRunsOut(t *testing.T, h Harness) {
 	p := h.place(t)
 	p.StartBash("job", "sleep infinity")
-	require.NoError(t, p.Renew(t.Context(), 50*time.Millisecond))
+	p.EndLease()
 	p.Eventually(func() bool {
 		_, err := p.Backend.Attach(t.Context(), p.ID())
 		return fault.Is(err, fault.SandboxLost)

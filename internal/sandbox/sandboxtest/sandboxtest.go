@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rolloutd/rolloutd/internal/driver"
+	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandbox"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
@@ -179,6 +180,15 @@ func (p *Place) End(name string) Ran {
 	require.False(p.t, st.Running, "%s runs on and on", name)
 
 	return Ran{Status: st, Stdout: p.output(st, "stdout"), Stderr: p.output(st, "stderr")}
+}
+
+// EndLease lets the lease of the sandbox run out. The sandbox may end before it answers.
+func (p *Place) EndLease() {
+	p.t.Helper()
+
+	if err := p.Renew(p.t.Context(), time.Millisecond); !fault.Is(err, fault.SandboxLost) {
+		require.NoError(p.t, err)
+	}
 }
 
 func (p *Place) output(st wire.Status, stream string) string {
