@@ -96,7 +96,7 @@ func (l leased) create(
 		return nil, nil, l.a.endSandbox(ctx, b, t, id, fault.Wrap(fault.Unavailable, err, "services of the verifier"))
 	}
 
-	release := l.a.leases.Keep(ctx, sb)
+	release := l.a.leases.KeepRenewed(ctx, sb)
 
 	services, err := l.a.keepServices(ctx, b, t, id)
 	if err != nil {

@@ -57,7 +57,7 @@ func (a *Activities) startServices(
 	defer cancel()
 
 	// a health check may take as long as a lease
-	release := a.leases.Keep(starting, main)
+	release := a.leases.KeepRenewed(starting, main)
 	defer release()
 
 	own := labels(t, driver.PurposeService)
@@ -174,7 +174,7 @@ func (g *serviceGroup) launch(ctx context.Context, s rollout.Service) error {
 	}
 
 	g.running[s.Name], g.dirs[s.Name] = sb, cmp.Or(s.WorkingDir, image.Dir, "/")
-	g.releases = append(g.releases, g.a.leases.Keep(ctx, sb))
+	g.releases = append(g.releases, g.a.leases.KeepRenewed(ctx, sb))
 
 	_, err = sb.Start(ctx, serviceProcess, wire.Process{Argv: argv, Dir: g.dirs[s.Name]})
 	if fault.Is(err, fault.Invalid) {

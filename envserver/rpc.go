@@ -135,7 +135,7 @@ func (s *Server) rpcCall(ctx context.Context, r jsonrpc.Request, own *session.Se
 
 	ctx, unbind := sess.Bind(ctx)
 	defer unbind()
-	defer s.env.Keep(ctx, sess)
+	defer s.env.SaveSession(ctx, sess)
 
 	if s.env.Play != nil {
 		return played(s.env.PlayStep(ctx, sess, episodes.Step{ID: meta.RequestID, Tool: name, Args: args}, meta.Limit))

@@ -126,7 +126,7 @@ func (s *Server) stepPost(w http.ResponseWriter, r *http.Request) {
 	defer stop()
 
 	out, err := s.env.Step(ctx, sess, a, 0)
-	s.env.Keep(ctx, sess)
+	s.env.SaveSession(ctx, sess)
 
 	if err != nil {
 		httpio.WriteRefusal(w, err)

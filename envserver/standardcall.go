@@ -114,7 +114,7 @@ func (s *Server) standardPlay(
 		return failedCall(err), nil
 	}
 	defer done()
-	defer s.env.Keep(ctx, sess)
+	defer s.env.SaveSession(ctx, sess)
 
 	caller, unbind := sess.Bind(caller)
 	defer unbind()

@@ -161,7 +161,7 @@ func (s *Server) webStep(w http.ResponseWriter, r *http.Request) {
 	defer done()
 
 	out, err := s.env.Step(ctx, sess, a, 0)
-	s.env.Keep(ctx, sess)
+	s.env.SaveSession(ctx, sess)
 
 	if err != nil {
 		httpio.WriteRefusal(w, err)

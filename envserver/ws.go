@@ -99,7 +99,7 @@ func (s *Server) converse(ctx context.Context, ws *websocket.Conn, p protocol, s
 	}()
 	defer s.env.Sessions.Release(sess, session.ErrClosed)
 	// before it is released, so that the next client finds all of it
-	defer s.env.Keep(s.stop, sess)
+	defer s.env.SaveSession(s.stop, sess)
 
 	wsio.Run(ctx, ws, s.wsOptions(ctx, p), func(frame []byte) wsio.Answer { return s.answer(ctx, p, sess, frame) })
 }
@@ -154,7 +154,7 @@ func (s *Server) answer(ctx context.Context, p protocol, sess *session.Session, 
 	case closingReply:
 		sess.Leave()
 		// before the answer, since the client may then come again
-		s.env.Keep(s.stop, sess)
+		s.env.SaveSession(s.stop, sess)
 
 		return wsio.Answer{Close: wsio.CloseNormal}
 	case deferredReply:

@@ -196,6 +196,8 @@ func TestGroupIsAborted(t *testing.T) {
 		"enough": func(e *testsuite.TestWorkflowEnvironment) {
 			e.SignalWorkflow(rollout.SignalAbort, rollout.Abort{Reason: "enough"})
 		},
+		// by hand: the payload does not decode
+		"aborted":                    func(e *testsuite.TestWorkflowEnvironment) { e.SignalWorkflow(rollout.SignalAbort, "please stop") },
 		"the workflow was cancelled": func(e *testsuite.TestWorkflowEnvironment) { e.CancelWorkflow() },
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -116,9 +116,11 @@ func (g *group) listen(ctx workflow.Context, cancelled workflow.Channel) {
 	})
 	aborts := workflow.GetSignalChannel(ctx, rollout.SignalAbort)
 
-	for {
+	// fails only if ctx is canceled, which never happens
+	for workflow.Await(ctx, func() bool { return aborts.Len() > 0 }) == nil {
 		var abort rollout.Abort
-		aborts.Receive(ctx, &abort)
+		// false: the payload does not decode
+		_ = aborts.ReceiveAsync(&abort)
 		g.abortRollouts(ctx, ending{aborted: true, reason: reasonOf(abort)})
 	}
 }

@@ -80,8 +80,10 @@ func awaitLook(ctx workflow.Context, specs workflow.ReceiveChannel, in *pool.Inp
 		AddFuture(workflow.NewTimer(timed, in.Spec.Pause()), func(workflow.Future) {}).
 		AddReceive(specs, func(c workflow.ReceiveChannel, _ bool) {
 			var s pool.Spec
-			c.Receive(ctx, &s)
-			in.Spec = s
+			// false: the payload does not decode
+			if c.ReceiveAsync(&s) {
+				in.Spec = s
+			}
 		}).Select(ctx)
 
 	return ctx.Err()

@@ -107,3 +107,25 @@ func TestPoolContinues(t *testing.T) {
 	require.ErrorAs(t, env.GetWorkflowError(), &again)
 	require.Equal(t, 100, looks)
 }
+
+// A spec that does not decode, sent by hand, changes nothing and does not stop the pool.
+func TestPoolIgnoresASpecThatDoesNotDecode(t *testing.T) {
+	t.Parallel()
+
+	looks := 0
+	env, _ := pooled(t, func(in pool.Input) (pool.Status, error) {
+		looks++
+		return pool.Status{Done: in.Spec.Down != ""}, nil
+	})
+	spec := pool.Spec{Every: 600}.WithDefaults("p")
+
+	env.RegisterDelayedCallback(func() { env.SignalWorkflow(pool.SignalSpec, "down") }, time.Minute)
+	env.RegisterDelayedCallback(func() {
+		require.Greater(t, looks, 2)
+
+		spec.Down = pool.DownDrained
+		env.SignalWorkflow(pool.SignalSpec, spec)
+	}, time.Hour)
+	env.ExecuteWorkflow(workflows.PoolWorkflow, pool.Input{Spec: spec})
+	require.NoError(t, env.GetWorkflowError())
+}

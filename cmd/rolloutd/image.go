@@ -293,7 +293,7 @@ func imageKeepCommand(s std) *cobra.Command {
 	cmd.Flags().BoolVar(&off, "off", false, "let it be removed again")
 
 	return withImages(s, cmd, func(ctx context.Context, images *image.Store, args []string) error {
-		return images.Keep(ctx, args[0], !off)
+		return images.Pin(ctx, args[0], !off)
 	})
 }
 

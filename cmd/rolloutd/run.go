@@ -206,7 +206,7 @@ func (f *runFlags) runAgain(cmd *cobra.Command, s std, c *client.Client) error {
 		return hint(err, c)
 	}
 
-	started, err := c.Again(cmd.Context(), id, f.id)
+	started, err := c.RunAgain(cmd.Context(), id, f.id)
 	if err != nil {
 		return hint(err, c)
 	}

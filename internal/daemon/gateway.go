@@ -118,7 +118,7 @@ func (d *Daemon) lockGateway(parts *tier.Parts) error {
 		return err
 	}
 
-	lock, err := filelock.Take(filepath.Join(d.cfg.GatewayDir(), ".lock"))
+	lock, err := filelock.Acquire(filepath.Join(d.cfg.GatewayDir(), ".lock"))
 	if err != nil {
 		return fmt.Errorf("a data folder has one gateway: %w", err)
 	}

@@ -50,7 +50,7 @@ func TestMonth(t *testing.T) {
 
 		if day == 0 {
 			require.NoError(t, retention.Pin(t.Context(), m.store, "r0-0", true))
-			require.NoError(t, m.images.Keep(t.Context(), "day0", true))
+			require.NoError(t, m.images.Pin(t.Context(), "day0", true))
 		}
 
 		require.NoError(t, daemon.Tidy(t.Context(), m.cfg, m.store))

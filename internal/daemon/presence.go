@@ -59,8 +59,8 @@ func (p *Presence) Status(ctx context.Context) fleet.Host {
 	return h
 }
 
-// Look implements hostapi.Self.
-func (p *Presence) Look(ctx context.Context) error { return p.Drain.Look(ctx) }
+// Refresh implements hostapi.Self.
+func (p *Presence) Refresh(ctx context.Context) error { return p.Drain.Refresh(ctx) }
 
 // Announce writes the record of the host.
 func (p *Presence) Announce(ctx context.Context) error {
@@ -86,7 +86,7 @@ func (p *Presence) Run(ctx context.Context) error {
 		case <-tick.C:
 		}
 
-		for _, do := range []func(context.Context) error{p.Look, p.Announce} {
+		for _, do := range []func(context.Context) error{p.Refresh, p.Announce} {
 			if err := do(ctx); err != nil && ctx.Err() == nil {
 				p.Log.WarnContext(ctx, "the record of this host was not renewed", "error", err)
 			}

@@ -40,7 +40,7 @@ func (d *Daemon) workerTier() tier.Tier {
 			tightenGC()
 		}
 
-		lock, err := filelock.Take(d.cfg.HostIDFile() + ".lock")
+		lock, err := filelock.Acquire(d.cfg.HostIDFile() + ".lock")
 		if err != nil {
 			return fmt.Errorf("a data folder has one worker: %w", err)
 		}
@@ -277,7 +277,7 @@ func (d *Daemon) identify(ctx context.Context) error {
 	}
 
 	d.host, d.drain = id, host.NewDrain(d.store, id)
-	if err := d.drain.Look(ctx); err != nil {
+	if err := d.drain.Refresh(ctx); err != nil {
 		return fmt.Errorf("read whether this host is drained: %w", err)
 	}
 

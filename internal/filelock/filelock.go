@@ -34,9 +34,9 @@ func (e *HeldError) Error() string {
 // Lock is a held lock.
 type Lock struct{ file *os.File }
 
-// Take acquires the lock at path, or returns a HeldError at once. It creates the file and never removes it:
+// Acquire acquires the lock at path, or returns a HeldError at once. It creates the file and never removes it:
 // after a removal two processes could lock two files of the same name.
-func Take(path string) (*Lock, error) {
+func Acquire(path string) (*Lock, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("lock: %w", err)
@@ -63,7 +63,7 @@ func Wait(ctx context.Context, path string) (*Lock, error) {
 	defer tick.Stop()
 
 	for {
-		lock, err := Take(path)
+		lock, err := Acquire(path)
 
 		var held *HeldError
 		if !errors.As(err, &held) {

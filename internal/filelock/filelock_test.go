@@ -15,10 +15,10 @@ import (
 func TestHeldLockNamesItsHolder(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "lock")
-	first, err := filelock.Take(path)
+	first, err := filelock.Acquire(path)
 	require.NoError(t, err)
 
-	_, err = filelock.Take(path)
+	_, err = filelock.Acquire(path)
 
 	var held *filelock.HeldError
 	require.ErrorAs(t, err, &held)
@@ -26,21 +26,21 @@ func TestHeldLockNamesItsHolder(t *testing.T) {
 
 	require.NoError(t, first.Release())
 
-	second, err := filelock.Take(path)
+	second, err := filelock.Acquire(path)
 	require.NoError(t, err)
 	require.NoError(t, second.Release())
 }
 
 func TestFolderMustExist(t *testing.T) {
 	t.Parallel()
-	_, err := filelock.Take(filepath.Join(t.TempDir(), "missing", "lock"))
+	_, err := filelock.Acquire(filepath.Join(t.TempDir(), "missing", "lock"))
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
 func TestWait(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "lock")
-	first, err := filelock.Take(path)
+	first, err := filelock.Acquire(path)
 	require.NoError(t, err)
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()

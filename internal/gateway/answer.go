@@ -78,7 +78,7 @@ func (r *route) replayed(ctx context.Context, ans answer) answer {
 	held := r.memory.Part()
 	need := replayCopies * ans.entry.Bytes()
 
-	if err := r.holdMemory(ctx, func() error { return held.Hold(need) }); err != nil {
+	if err := r.holdMemory(ctx, func() error { return held.Resize(need) }); err != nil {
 		if ctx.Err() != nil {
 			return answer{kind: interrupted}
 		}

@@ -127,7 +127,7 @@ func (s *Server) Audit(ctx context.Context, name string, in gatewayapi.AuditRequ
 	in.Turns = cmp.Or(in.Turns, defaultAuditTurns)
 	in.Limit, in.Tokens = cmp.Or(in.Limit, defaultAuditLimit), cmp.Or(in.Tokens, defaultAuditTokens)
 
-	group, err := s.upstreams.Named(name, func(*limits.Admission) {})
+	group, err := s.upstreams.ForNamed(name, func(*limits.Admission) {})
 	if err != nil {
 		return gatewayapi.AuditReport{}, err
 	}

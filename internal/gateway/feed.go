@@ -79,7 +79,7 @@ func (f *Feed) Add(key uint64, id string, since int64, pause time.Duration) erro
 	}
 
 	if w.version == nil {
-		f.mark(w)
+		f.markChanged(w)
 		return nil
 	}
 
@@ -135,8 +135,8 @@ func (w *watch) end() {
 	}
 }
 
-// mark records a change of the watch's route.
-func (f *Feed) mark(w *watch) {
+// markChanged records a change of the watch's route.
+func (f *Feed) markChanged(w *watch) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 
@@ -157,7 +157,7 @@ func (f *Feed) mark(w *watch) {
 // fails when ctx ends.
 func (f *Feed) Next(ctx context.Context) ([]gatewayapi.WatchChange, error) {
 	for {
-		ready, next := f.take(time.Now())
+		ready, next := f.takeReady(time.Now())
 		if changes := f.changes(ready); len(changes) > 0 {
 			return changes, nil
 		}
@@ -168,9 +168,9 @@ func (f *Feed) Next(ctx context.Context) ([]gatewayapi.WatchChange, error) {
 	}
 }
 
-// take removes the marked watches that may report a change now. next is the time of the next report among
+// takeReady removes the marked watches that may report a change now. next is the time of the next report among
 // the others; zero: no others.
-func (f *Feed) take(now time.Time) (ready []*watch, next time.Time) {
+func (f *Feed) takeReady(now time.Time) (ready []*watch, next time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 

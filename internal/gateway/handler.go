@@ -104,7 +104,7 @@ func (r *route) serveCall(w http.ResponseWriter, req *http.Request, d *dialect.D
 	}
 	defer r.room.Release(size)
 
-	body, err := readBody(w, req, r.bodies.Take())
+	body, err := readBody(w, req, r.bodies.Get())
 	if err != nil {
 		refuse(w, d, bodyStatus(err), err.Error(), "")
 		return
@@ -112,7 +112,7 @@ func (r *route) serveCall(w http.ResponseWriter, req *http.Request, d *dialect.D
 
 	a, err := dialect.Read(d, req.Header, body, r.Model, r.Capture)
 	// nothing decoded from the body refers to it
-	r.bodies.Give(body)
+	r.bodies.Put(body)
 
 	if err != nil {
 		refuse(w, d, http.StatusBadRequest, "request body: "+err.Error(), "")

@@ -60,7 +60,7 @@ func (r *route) perform(ctx context.Context, c *call) {
 	r.settle(c, res, rec, ans)
 	r.sampleAudit(c)
 	// the record is on disk
-	r.upstream.Prompts.Give(res.Reply.PromptTokenIDs)
+	r.upstream.Prompts.Put(res.Reply.PromptTokenIDs)
 }
 
 // lastAppendPause bounds the pause between two tries to record a call.

@@ -229,7 +229,7 @@ func (s *Server) ExportImages(id string, w io.Writer) error {
 
 // Pause stops new calls to an upstream for d. The status of the routes whose calls wait reports the pause.
 func (s *Server) Pause(upstream string, d time.Duration) (limits.Group, error) {
-	g, err := s.upstreams.Named(upstream, func(a *limits.Admission) { a.Pause(d) })
+	g, err := s.upstreams.ForNamed(upstream, func(a *limits.Admission) { a.Pause(d) })
 	s.noteGroup(g)
 
 	return g, err
@@ -237,7 +237,7 @@ func (s *Server) Pause(upstream string, d time.Duration) (limits.Group, error) {
 
 // Resume ends a pause.
 func (s *Server) Resume(upstream string) (limits.Group, error) {
-	g, err := s.upstreams.Named(upstream, (*limits.Admission).Resume)
+	g, err := s.upstreams.ForNamed(upstream, (*limits.Admission).Resume)
 	s.noteGroup(g)
 
 	return g, err

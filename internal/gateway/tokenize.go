@@ -57,7 +57,7 @@ func (s *Server) tokenize(w http.ResponseWriter, req *http.Request) error {
 
 	if err := r.holdMemory(
 		req.Context(),
-		func() error { return held.Hold(tokenizedWeight * int64(len(tokens.IDs))) },
+		func() error { return held.Resize(tokenizedWeight * int64(len(tokens.IDs))) },
 	); err != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ func (p *promptIDs) UnmarshalJSON(raw []byte) error {
 		return nil
 	}
 
-	if *p, _ = in.IDs(nil); !in.End() {
+	if *p, _ = in.IDs(nil); !in.AtEnd() {
 		return fault.New(fault.NotFound, "the tokens must be a list of ids")
 	}
 

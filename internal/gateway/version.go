@@ -31,7 +31,7 @@ func (v *FeedVersion) Note() {
 
 	v.current++
 	for _, w := range v.watches {
-		w.feed.mark(w)
+		w.feed.markChanged(w)
 	}
 }
 
@@ -42,7 +42,7 @@ func (v *FeedVersion) add(w *watch) {
 
 	v.watches = append(v.watches, w)
 	if v.current != w.knownVersion {
-		w.feed.mark(w)
+		w.feed.markChanged(w)
 	}
 }
 

@@ -39,7 +39,7 @@ type attemptLock struct {
 // the attempt. The error is of kind Unavailable when ctx ended, or a later activity came, during the wait.
 func (s *Attempts) Acquire(ctx context.Context, id string) (_ context.Context, release func(), err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	lock := s.join(id, cancel)
+	lock := s.claim(id, cancel)
 	leave := func() { cancel(nil); s.leave(id) }
 
 	select {
@@ -58,7 +58,7 @@ func (s *Attempts) Acquire(ctx context.Context, id string) (_ context.Context, r
 	}
 }
 
-func (s *Attempts) join(id string, cancel context.CancelCauseFunc) *attemptLock {
+func (s *Attempts) claim(id string, cancel context.CancelCauseFunc) *attemptLock {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 

@@ -19,11 +19,11 @@ type Drain struct {
 	on    atomic.Bool
 }
 
-// NewDrain makes the drain of a host. It is off until Look has found a mark.
+// NewDrain makes the drain of a host. It is off until Refresh has found a mark.
 func NewDrain(m Marks, host string) *Drain { return &Drain{marks: m, host: host} }
 
-// Look reads the mark. An error leaves the state unchanged.
-func (d *Drain) Look(ctx context.Context) error {
+// Refresh reads the mark. An error leaves the state unchanged.
+func (d *Drain) Refresh(ctx context.Context) error {
 	on, err := d.marks.Drained(ctx, d.host)
 	if err == nil {
 		d.on.Store(on)

@@ -31,12 +31,12 @@ func TestDrainedHostTakesNothingNew(t *testing.T) {
 	l := &living{}
 	l.set(1)
 	c := host.NewCapacity(host.CapacityOptions{Slots: 5, Drain: drain, Sandboxes: l})
-	require.NoError(t, drain.Look(t.Context()))
+	require.NoError(t, drain.Refresh(t.Context()))
 	require.NotNil(t, c.TryReserveSlot(nil))
 
 	m.of["h"] = true
 
-	require.NoError(t, drain.Look(t.Context()))
+	require.NoError(t, drain.Refresh(t.Context()))
 
 	require.Nil(t, c.TryReserveSlot(nil))
 	_, err := c.Claim(t.Context(), host.Claim{ID: "new.1"})
@@ -52,12 +52,12 @@ func TestDrainedHostTakesNothingNew(t *testing.T) {
 
 	m.of["h"], m.err = false, errors.New("the store does not answer")
 
-	require.Error(t, drain.Look(t.Context()))
+	require.Error(t, drain.Refresh(t.Context()))
 	require.True(t, drain.On(), "as before")
 
 	m.err = nil
 
-	require.NoError(t, drain.Look(t.Context()))
+	require.NoError(t, drain.Refresh(t.Context()))
 	require.NotNil(t, c.TryReserveSlot(nil))
 }
 

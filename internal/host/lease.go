@@ -31,11 +31,11 @@ func (l Leases) Attach(
 		return nil, nil, err
 	}
 
-	return sb, l.Keep(ctx, sb), nil
+	return sb, l.KeepRenewed(ctx, sb), nil
 }
 
-// Keep renews the lease until release is called or ctx ends.
-func (l Leases) Keep(ctx context.Context, sb *sandbox.Sandbox) (release func()) {
+// KeepRenewed renews the lease until release is called or ctx ends.
+func (l Leases) KeepRenewed(ctx context.Context, sb *sandbox.Sandbox) (release func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	stop := clock.Every(ctx, l.Length/5, func(ctx context.Context) {
 		// The activity's own requests decide whether the sandbox is lost.

@@ -399,8 +399,8 @@ func TestSurplusByAge(t *testing.T) {
 
 	use, err := s.Use(t.Context(), "used")
 	require.NoError(t, err)
-	require.NoError(t, s.Keep(t.Context(), "kept", true))
-	require.Equal(t, fault.NotFound, fault.KindOf(s.Keep(t.Context(), "missing", true)))
+	require.NoError(t, s.Pin(t.Context(), "kept", true))
+	require.Equal(t, fault.NotFound, fault.KindOf(s.Pin(t.Context(), "missing", true)))
 
 	later := now.Add(30 * time.Minute)
 	surplus, err := s.Surplus(later)
@@ -419,7 +419,7 @@ func TestSurplusByAge(t *testing.T) {
 	require.Equal(t, []string{"kept", "used"}, short(t, s))
 
 	require.NoError(t, use.Lock.Close())
-	require.NoError(t, s.Keep(t.Context(), "kept", false))
+	require.NoError(t, s.Pin(t.Context(), "kept", false))
 	_, err = s.Collect(later)
 	require.NoError(t, err)
 	nothingIn(t, s)
@@ -432,7 +432,7 @@ func TestKeptNameMoves(t *testing.T) {
 	s := open(t, image.Options{MaxAge: time.Hour})
 	_, err := s.Import(t.Context(), archive(t, imageOf(t, []entry{file("a", "1")})), "app:1")
 	require.NoError(t, err)
-	require.NoError(t, s.Keep(t.Context(), "app:1", true))
+	require.NoError(t, s.Pin(t.Context(), "app:1", true))
 	_, err = s.Import(t.Context(), archive(t, imageOf(t, []entry{file("a", "2")})), "app:1")
 	require.NoError(t, err)
 

@@ -12,9 +12,9 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// Keep keeps the image of a name from being surplus, or ends that. The name stays kept when it is pulled or built
+// Pin keeps the image of a name from being surplus, or ends that. The name stays kept when it is pulled or built
 // again.
-func (s *Store) Keep(ctx context.Context, image string, on bool) error {
+func (s *Store) Pin(ctx context.Context, image string, on bool) error {
 	l, err := lock(ctx, s.path(storeLock), unix.LOCK_EX)
 	if err != nil {
 		return err

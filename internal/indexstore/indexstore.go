@@ -52,8 +52,8 @@ func about(ctx context.Context, st *store.Store, trace string) (traceindex.Trace
 	return traceindex.Trace{Size: size, Tail: "sha256:" + hex.EncodeToString(sum[:])}, err
 }
 
-// Make makes and keeps the index of a trace.
-func Make(ctx context.Context, st *store.Store, trace string) error {
+// MakeIndex makes and keeps the index of a trace.
+func MakeIndex(ctx context.Context, st *store.Store, trace string) error {
 	of, err := about(ctx, st, trace)
 	if err != nil {
 		return err
@@ -65,7 +65,7 @@ func Make(ctx context.Context, st *store.Store, trace string) error {
 	}
 	defer lines.Close()
 
-	b := begin(ctx, st, trace, of)
+	b := newBuilder(ctx, st, trace, of)
 
 	return b.Finish(turns.Each(lines, turns.Unbounded, b.Add))
 }
@@ -87,10 +87,10 @@ func NewBuilder(ctx context.Context, st *store.Store, trace string) (*Builder, e
 		return nil, err
 	}
 
-	return begin(ctx, st, trace, of), nil
+	return newBuilder(ctx, st, trace, of), nil
 }
 
-func begin(ctx context.Context, st *store.Store, trace string, of traceindex.Trace) *Builder {
+func newBuilder(ctx context.Context, st *store.Store, trace string, of traceindex.Trace) *Builder {
 	r, w := io.Pipe()
 	b := &Builder{of: of, index: traceindex.NewBuilder(w), blob: w, stored: make(chan error, 1)}
 

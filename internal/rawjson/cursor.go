@@ -39,8 +39,8 @@ func (c *Cursor) Take(ch byte) bool {
 	return true
 }
 
-// End reports whether only white space is left and everything read was well formed.
-func (c *Cursor) End() bool { return !c.Bad && c.Peek() == 0 && c.At == len(c.Src) }
+// AtEnd reports whether only white space is left and everything read was well formed.
+func (c *Cursor) AtEnd() bool { return !c.Bad && c.Peek() == 0 && c.At == len(c.Src) }
 
 // Fields yields the raw keys of the object that comes next. The loop's body must step over each value.
 func (c *Cursor) Fields(yield func(key []byte) bool) {

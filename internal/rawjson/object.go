@@ -66,7 +66,7 @@ func ParseObject(src []byte) (*Object, error) {
 		o.members = append(o.members, m)
 	}
 
-	if !c.End() {
+	if !c.AtEnd() {
 		return nil, fault.New(fault.Invalid, "not a JSON object: broken near byte %d", c.At)
 	}
 
@@ -138,8 +138,8 @@ type Removed struct {
 	Value []byte
 }
 
-// Keep removes every member whose key is not to be kept, in one pass, and returns the removed ones in order.
-func (o *Object) Keep(keep func(key string) bool) []Removed {
+// Filter removes every member whose key is not to be kept, in one pass, and returns the removed ones in order.
+func (o *Object) Filter(keep func(key string) bool) []Removed {
 	var out []Removed
 
 	for i := range o.members {

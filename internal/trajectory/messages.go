@@ -266,5 +266,5 @@ func elements(list []byte) (all []json.RawMessage, ok bool) {
 		all = append(all, c.Skip())
 	}
 
-	return all, c.End()
+	return all, c.AtEnd()
 }

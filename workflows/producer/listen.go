@@ -24,9 +24,11 @@ func (p *run) listen(ctx workflow.Context) {
 	workflow.Go(p.ctx, func(ctx workflow.Context) {
 		aborts := workflow.GetSignalChannel(ctx, rollout.SignalAbort)
 
-		for {
+		// fails only if ctx is canceled, which never happens
+		for workflow.Await(ctx, func() bool { return aborts.Len() > 0 }) == nil {
 			var abort rollout.Abort
-			aborts.Receive(ctx, &abort)
+			// false: the payload does not decode
+			_ = aborts.ReceiveAsync(&abort)
 			p.abortGroups(text.Head(abort.Reason, maxReason))
 		}
 	})

@@ -191,7 +191,9 @@ func TestProducerIsAborted(t *testing.T) {
 	t.Parallel()
 
 	for name, end := range map[string]func(*testEnv){
-		"enough":                     func(w *testEnv) { w.env.SignalWorkflow(rollout.SignalAbort, rollout.Abort{Reason: "enough"}) },
+		"enough": func(w *testEnv) { w.env.SignalWorkflow(rollout.SignalAbort, rollout.Abort{Reason: "enough"}) },
+		// by hand: the payload does not decode
+		"aborted":                    func(w *testEnv) { w.env.SignalWorkflow(rollout.SignalAbort, "please stop") },
 		"the workflow was cancelled": func(w *testEnv) { w.env.CancelWorkflow() },
 	} {
 		w := newTestEnv(t)

@@ -9,7 +9,7 @@ import (
 // lockDatabase makes this process the only one that serves the database file. Temporal itself does not
 // check: two servers on one file both start, and both answer.
 func lockDatabase(file string) (*filelock.Lock, error) {
-	lock, err := filelock.Take(file + ".lock")
+	lock, err := filelock.Acquire(file + ".lock")
 
 	var held *filelock.HeldError
 	if errors.As(err, &held) {

@@ -61,7 +61,7 @@ func (e *Env) Reset(ctx context.Context, sess *session.Session, r ResetArgs) (re
 	}
 
 	if e.Play != nil {
-		defer e.Keep(ctx, sess)
+		defer e.SaveSession(ctx, sess)
 		return e.resetEpisode(ctx, sess, r)
 	}
 
@@ -69,7 +69,7 @@ func (e *Env) Reset(ctx context.Context, sess *session.Session, r ResetArgs) (re
 		sess.Reset(r.EpisodeID)
 	}
 
-	e.Keep(ctx, sess)
+	e.SaveSession(ctx, sess)
 
 	return reply.ResetResponse{}, nil
 }
@@ -95,9 +95,9 @@ func ReadReset(data map[string]any) (ResetArgs, validation.List) {
 	return r, c.Found(false)
 }
 
-// Keep saves the session's changes. After a failure the session continues, and the next change tries again.
-func (e *Env) Keep(ctx context.Context, sess *session.Session) {
-	if err := sess.Keep(ctx); err != nil {
+// SaveSession saves the session's changes. After a failure the session continues, and the next change tries again.
+func (e *Env) SaveSession(ctx context.Context, sess *session.Session) {
+	if err := sess.Save(ctx); err != nil {
 		e.log.Warn("session not kept", "session", sess.ID, "error", err)
 	}
 }
@@ -124,7 +124,7 @@ func (e *Env) Step(
 
 	ctx, done := sess.Bind(ctx)
 	defer done()
-	defer e.Keep(ctx, sess)
+	defer e.SaveSession(ctx, sess)
 
 	if e.Play != nil {
 		return e.playStep(ctx, sess, a, limit), nil

@@ -57,7 +57,7 @@ func (e *Env) Open(ctx context.Context) (*session.Session, error) {
 		return nil, err
 	}
 
-	e.Keep(ctx, sess)
+	e.SaveSession(ctx, sess)
 
 	return sess, nil
 }

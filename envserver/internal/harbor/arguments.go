@@ -79,11 +79,11 @@ func (e *Env) plan(a runArgs) (plan, error) {
 	}
 
 	if a.KeepSandbox {
-		p.find("keep_sandbox: sandboxes are removed in any case")
+		p.addFinding("keep_sandbox: sandboxes are removed in any case")
 	}
 
 	if a.ForceBuild {
-		p.find("force_build: images are not built here")
+		p.addFinding("force_build: images are not built here")
 	}
 
 	args, err := decoded(p.args)
@@ -92,7 +92,7 @@ func (e *Env) plan(a runArgs) (plan, error) {
 	return p, err
 }
 
-func (p *plan) find(format string, args ...any) {
+func (p *plan) addFinding(format string, args ...any) {
 	p.findings = append(p.findings, "[WARN] "+fmt.Sprintf(format, args...))
 }
 

@@ -225,8 +225,8 @@ func (a *API) getRollout(w http.ResponseWriter, r *http.Request) {
 	answerWith(w, state, err)
 }
 
-// done returns the state of the rollout that a request names, if it has finished.
-func (a *API) done(r *http.Request) (rollout.State, error) {
+// finishedState returns the state of the rollout that a request names, if it has finished.
+func (a *API) finishedState(r *http.Request) (rollout.State, error) {
 	state, err := a.Rollouts.State(r.Context(), chi.URLParam(r, "id"))
 	if err == nil && !state.Done() {
 		err = fault.New(fault.Conflict, "rollout %s is not done yet (%s)", state.ID, state.Phase)
@@ -237,7 +237,7 @@ func (a *API) done(r *http.Request) (rollout.State, error) {
 
 // head returns the head of the result of a finished rollout.
 func (a *API) head(r *http.Request) (rollout.Result, error) {
-	state, err := a.done(r)
+	state, err := a.finishedState(r)
 	if err != nil {
 		return rollout.Result{}, err
 	}

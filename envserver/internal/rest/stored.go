@@ -12,7 +12,7 @@ import (
 // blobs reads blobs of the finished rollout that a request names, one after another. It skips names without
 // a blob; without any blob the error is a fault.NotFound.
 func (a *API) blobs(r *http.Request, what string, names ...string) (io.ReadCloser, error) {
-	state, err := a.done(r)
+	state, err := a.finishedState(r)
 	if err != nil {
 		return nil, err
 	}

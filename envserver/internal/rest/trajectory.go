@@ -75,7 +75,7 @@ func (a *API) groupTrajectoryRoute() api.Route {
 }
 
 func (a *API) getTrajectory(w http.ResponseWriter, r *http.Request) {
-	state, err := a.done(r)
+	state, err := a.finishedState(r)
 	if err != nil {
 		httpio.WriteRefusal(w, err)
 		return

@@ -131,7 +131,7 @@ func (a *API) getAlternatives(w http.ResponseWriter, r *http.Request) {
 	}
 
 	if err == nil {
-		_, err = a.done(r)
+		_, err = a.finishedState(r)
 	}
 
 	if err != nil {
@@ -227,7 +227,7 @@ func (a *API) answerIndex(
 	most int64,
 	read func(*traceindex.Index) (any, error),
 ) {
-	state, err := a.done(r)
+	state, err := a.finishedState(r)
 	if err != nil {
 		httpio.WriteRefusal(w, err)
 		return

@@ -74,7 +74,7 @@ func TestUseDuringTheFirstSave(t *testing.T) {
 		require.NoError(t, err)
 
 		saved := make(chan error, 1)
-		go func() { saved <- s.Keep(t.Context()) }()
+		go func() { saved <- s.Save(t.Context()) }()
 
 		synctest.Wait()
 

@@ -29,7 +29,7 @@ func (t *Set) Close(ctx context.Context, owner, id string) (closing bool, err er
 	}
 
 	if err == nil && !closing {
-		t.ended(e, ErrClosed)
+		t.closeSession(e, ErrClosed)
 		err = e.s.forget(ctx)
 	}
 
@@ -101,6 +101,6 @@ func (t *Set) Release(s *Session, cause error) {
 	t.mu.Unlock()
 
 	if ends {
-		t.ended(e, cause)
+		t.closeSession(e, cause)
 	}
 }

@@ -73,9 +73,9 @@ func set(keys []string) map[string]bool {
 	return m
 }
 
-// Keep saves the session if it has changed since the last save. The record of an episode names the session
+// Save saves the session if it has changed since the last save. The record of an episode names the session
 // that began or joined it last.
-func (s *Session) Keep(ctx context.Context) error {
+func (s *Session) Save(ctx context.Context) error {
 	if s.keeper == nil {
 		return nil
 	}
@@ -99,7 +99,7 @@ func (s *Session) Keep(ctx context.Context) error {
 		return nil
 	}
 
-	err := s.save(ctx, r, name)
+	err := s.saveRecord(ctx, r, name)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
@@ -116,7 +116,7 @@ func (s *Session) Keep(ctx context.Context) error {
 	return nil
 }
 
-func (s *Session) save(ctx context.Context, r record, name bool) error {
+func (s *Session) saveRecord(ctx context.Context, r record, name bool) error {
 	data, err := json.Marshal(r)
 	if err != nil {
 		return fault.Wrap(fault.Internal, err, "write session %s", s.ID)

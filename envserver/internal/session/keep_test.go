@@ -57,7 +57,7 @@ func TestEpisodeRecordIsRewrittenWhileInUse(t *testing.T) {
 			k.writes = nil
 
 			s.Stepped()
-			require.NoError(t, s.Keep(t.Context()))
+			require.NoError(t, s.Save(t.Context()))
 
 			return k.writes
 		}
@@ -94,7 +94,7 @@ func FuzzRecord(f *testing.F) {
 		require.GreaterOrEqual(t, s.State().RolloutsCompleted, 0)
 		// a change, so that Keep stores the session
 		s.Unwatch("")
-		require.NoError(t, s.Keep(t.Context()))
+		require.NoError(t, s.Save(t.Context()))
 		again, err := k.attach(t)
 		require.NoError(t, err)
 		require.Equal(t, s.State(), again.State())
@@ -133,11 +133,11 @@ func TestClosedSessionIsNotStoredAgain(t *testing.T) {
 	set, _ := newSet(session.Options{Max: 1, Keeper: k})
 	s, err := set.Open("", false)
 	require.NoError(t, err)
-	require.NoError(t, s.Keep(t.Context()))
+	require.NoError(t, s.Save(t.Context()))
 	require.NotEmpty(t, k.m)
 	_, err = set.Close(t.Context(), "", s.ID)
 	require.NoError(t, err)
 	s.Stepped()
-	require.NoError(t, s.Keep(t.Context()))
+	require.NoError(t, s.Save(t.Context()))
 	require.Empty(t, k.m)
 }

@@ -47,7 +47,7 @@ func (s *Session) Play(ctx context.Context, p Playing) error {
 	s.changed()
 	s.mu.Unlock()
 
-	return s.Keep(ctx)
+	return s.Save(ctx)
 }
 
 // Progress changes the episode of that rollout and saves the session. It does nothing if another episode
@@ -65,7 +65,7 @@ func (s *Session) Progress(ctx context.Context, rolloutID string, change func(*P
 	s.changed()
 	s.mu.Unlock()
 
-	return s.Keep(ctx)
+	return s.Save(ctx)
 }
 
 // CountSteps sets the number of executed steps of that rollout's episode. A late answer, whose number is

@@ -85,7 +85,7 @@ func (t *Set) dropSession(e *entry) {
 	t.mu.Unlock()
 
 	if gone {
-		t.ended(e, ErrClosed)
+		t.closeSession(e, ErrClosed)
 	}
 }
 

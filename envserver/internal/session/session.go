@@ -168,7 +168,7 @@ func (s *Session) Started(ctx context.Context, rolloutID string) error {
 	}
 	s.mu.Unlock()
 
-	return s.Keep(ctx)
+	return s.Save(ctx)
 }
 
 // Finished records a delivered result; the same rollout counts once.

@@ -126,7 +126,7 @@ func (t *Set) expire(e *entry) {
 	t.mu.Unlock()
 
 	if gone {
-		t.ended(e, fmt.Errorf("%w: unused for %v", ErrClosed, t.o.Idle))
+		t.closeSession(e, fmt.Errorf("%w: unused for %v", ErrClosed, t.o.Idle))
 	}
 }
 
@@ -149,7 +149,7 @@ func (t *Set) remove(e *entry) bool {
 	return there
 }
 
-func (t *Set) ended(e *entry, cause error) {
+func (t *Set) closeSession(e *entry, cause error) {
 	e.s.Close(cause)
 	t.o.Ended(e.s, cause)
 }
@@ -165,6 +165,6 @@ func (t *Set) CloseAll(cause error) {
 	t.mu.Unlock()
 
 	for _, e := range all {
-		t.ended(e, cause)
+		t.closeSession(e, cause)
 	}
 }

@@ -50,7 +50,7 @@ func (a *Agent) integrity() string {
 // in other processes, wait for the first.
 func (a *Agent) Fetch(ctx context.Context) (string, error) {
 	dir := filepath.Join(a.o.AgentsDir, filepath.FromSlash(a.folder()))
-	programs.Use(dir)
+	programs.NoteUse(dir)
 
 	if isComplete(dir) {
 		return dir, nil
@@ -77,7 +77,7 @@ func (a *Agent) Fetch(ctx context.Context) (string, error) {
 		return "", fault.Wrap(fault.KindOf(err), err, "fetch %s", a.Name)
 	}
 
-	programs.Use(dir)
+	programs.NoteUse(dir)
 
 	return dir, nil
 }

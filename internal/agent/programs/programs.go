@@ -33,9 +33,9 @@ const (
 	usedFile = ".used"
 )
 
-// Use notes that a rollout begins with the program in dir. A folder that cannot be written keeps its programs, so there is
+// NoteUse notes that a rollout begins with the program in dir. A folder that cannot be written keeps its programs, so there is
 // no error.
-func Use(dir string) {
+func NoteUse(dir string) {
 	path, now := filepath.Join(dir, usedFile), time.Now()
 	if err := os.Chtimes(path, now, now); errors.Is(err, fs.ErrNotExist) {
 		_ = os.WriteFile(path, nil, 0o644)
@@ -100,7 +100,7 @@ func (f Folder) Collect(ctx context.Context, now time.Time) (removed []Program, 
 
 	for _, name := range all {
 		if _, err := f.usedAt(name); errors.Is(err, fs.ErrNotExist) {
-			Use(f.path(name))
+			NoteUse(f.path(name))
 		}
 	}
 
@@ -124,7 +124,7 @@ func (f Folder) Collect(ctx context.Context, now time.Time) (removed []Program, 
 func (f Folder) remove(p Program) (bool, error) {
 	dir := f.path(p.Name)
 
-	lock, err := filelock.Take(filepath.Join(filepath.Dir(dir), LockFile))
+	lock, err := filelock.Acquire(filepath.Join(filepath.Dir(dir), LockFile))
 	if held := new(filelock.HeldError); errors.As(err, &held) {
 		return false, nil
 	}

@@ -27,7 +27,7 @@ func install(t *testing.T, now time.Time, ages map[string]time.Duration) string 
 		require.NoError(t, os.WriteFile(filepath.Join(program, programs.CompleteFile), []byte("{}"), 0o644))
 
 		if age > 0 {
-			programs.Use(program)
+			programs.NoteUse(program)
 			require.NoError(t, os.Chtimes(filepath.Join(program, ".used"), now.Add(-age), now.Add(-age)))
 		}
 	}
@@ -105,9 +105,9 @@ func TestUsedProgramStays(t *testing.T) {
 	dir := install(t, now, map[string]time.Duration{"opencode/1": 500 * day, "codex/a": 500 * day})
 	f := folder(dir)
 
-	programs.Use(filepath.Join(dir, "opencode", "1"))
+	programs.NoteUse(filepath.Join(dir, "opencode", "1"))
 
-	lock, err := filelock.Take(filepath.Join(dir, "codex", programs.LockFile))
+	lock, err := filelock.Acquire(filepath.Join(dir, "codex", programs.LockFile))
 	require.NoError(t, err)
 
 	removed, err := f.Collect(t.Context(), now)

@@ -104,7 +104,7 @@ func parameters(schema json.RawMessage) []byte {
 			o.Or("required", "[]"),
 		),
 	)
-	for _, m := range o.Keep(func(key string) bool { return key == "type" || key == "properties" || key == "required" }) {
+	for _, m := range o.Filter(func(key string) bool { return key == "type" || key == "properties" || key == "required" }) {
 		out = append(append(append(out, ','), rawjson.Quote(m.Key)...), ':')
 		out = append(out, m.Value...)
 	}

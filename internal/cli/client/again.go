@@ -11,8 +11,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// Again starts another rollout like an existing one; newID "": the server chooses its id.
-func (c *Client) Again(ctx context.Context, id, newID string) (Started, error) {
+// RunAgain starts another rollout like an existing one; newID "": the server chooses its id.
+func (c *Client) RunAgain(ctx context.Context, id, newID string) (Started, error) {
 	var s Started
 
 	args := map[string]string{}

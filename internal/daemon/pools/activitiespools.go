@@ -25,8 +25,8 @@ type Job interface {
 // Hosts lists and drains the hosts of the deployment.
 type Hosts interface {
 	Hosts(ctx context.Context) (fleet.Page, error)
-	// Mark drains a host or resumes it. A host that is not running applies it at its start.
-	Mark(ctx context.Context, host string, on bool) error
+	// MarkDrain drains a host or resumes it. A host that is not running applies it at its start.
+	MarkDrain(ctx context.Context, host string, on bool) error
 }
 
 // Activities are the activities of pools. It is safe for concurrent use.
@@ -125,7 +125,7 @@ func (a *Activities) do(ctx context.Context, o pool.Observation, plan pool.Plan,
 		on    bool
 	}{{plan.Drain, true}, {plan.Resume, false}, {plan.Forget, false}} {
 		for _, h := range m.hosts {
-			if err := a.Hosts.Mark(ctx, h, m.on); err != nil {
+			if err := a.Hosts.MarkDrain(ctx, h, m.on); err != nil {
 				return err
 			}
 		}

@@ -22,11 +22,11 @@ func filterProfile(pivot bool) (string, error) {
 	}
 
 	for _, rule := range p.Syscalls {
-		rule.Names = slices.DeleteFunc(slices.Clone(rule.Names), seccomp.IsOwn)
+		rule.Names = slices.DeleteFunc(slices.Clone(rule.Names), seccomp.HasRules)
 	}
 
 	p.Syscalls = slices.DeleteFunc(p.Syscalls, func(rule *profile.Syscall) bool { return len(rule.Names) == 0 })
-	for _, rule := range seccomp.Own() {
+	for _, rule := range seccomp.Rules() {
 		p.Syscalls = append(p.Syscalls, &profile.Syscall{LinuxSyscall: rule})
 	}
 

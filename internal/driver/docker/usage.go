@@ -43,7 +43,7 @@ func (d *Driver) Inspect(ctx context.Context, id string) (driver.Usage, error) {
 		return u, err
 	}
 
-	u, err = usage.Ask(ctx, func(ctx context.Context) (net.Conn, error) { return d.dial(ctx, info, id) })
+	u, err = usage.Read(ctx, func(ctx context.Context) (net.Conn, error) { return d.dial(ctx, info, id) })
 	if err != nil {
 		d.log.Warn("usage is unknown", "sandbox", id, "error", err)
 		return u, nil

@@ -41,7 +41,7 @@ func (d *Driver) Dial(ctx context.Context, id string) (net.Conn, error) {
 		return nil, d.lostError(ctx, id, m, err)
 	}
 
-	lock, lockErr := filelock.Take(d.lockOf(id))
+	lock, lockErr := filelock.Acquire(d.lockOf(id))
 	if lockErr != nil {
 		return nil, fault.Wrap(fault.Unavailable, errors.Join(err, lockErr), "sandbox %q may be in creation", id)
 	}

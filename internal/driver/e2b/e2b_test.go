@@ -181,7 +181,7 @@ func TestDialDuringCreation(t *testing.T) {
 	_, err := control.Create(t.Context(), e2b.CreateRequest{Template: e2btest.Template, Timeout: 3600, Metadata: meta})
 	require.NoError(t, err)
 
-	creator, err := filelock.Take(d.LockOf("one"))
+	creator, err := filelock.Acquire(d.LockOf("one"))
 	require.NoError(t, err)
 	_, err = d.Dial(t.Context(), "one")
 	require.Equal(t, fault.Unavailable, fault.KindOf(err), "%v", err)

@@ -17,7 +17,7 @@ func (d *Driver) Inspect(ctx context.Context, id string) (driver.Usage, error) {
 		return driver.NoUsage(), err
 	}
 
-	u, err := usage.Ask(ctx, func(ctx context.Context) (net.Conn, error) { return d.dial(ctx, m) })
+	u, err := usage.Read(ctx, func(ctx context.Context) (net.Conn, error) { return d.dial(ctx, m) })
 	if isGone(err) {
 		return u, fault.Wrap(fault.SandboxLost, err, "sandbox %q is gone", id)
 	}

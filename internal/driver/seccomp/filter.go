@@ -33,7 +33,7 @@ func Compile(clone3 bool) ([]byte, error) {
 		return nil, err
 	}
 
-	calls := append(notOwn(p.Syscalls), Own()...)
+	calls := append(notOwn(p.Syscalls), Rules()...)
 	if clone3 {
 		// the last rule of a call counts
 		calls = append(calls, specs.LinuxSyscall{Names: []string{"clone3"}, Action: specs.ActAllow})
@@ -61,7 +61,7 @@ func Compile(clone3 bool) ([]byte, error) {
 func notOwn(rules []specs.LinuxSyscall) []specs.LinuxSyscall {
 	list := slices.Clone(rules)
 	for i := range list {
-		list[i].Names = slices.DeleteFunc(slices.Clone(list[i].Names), IsOwn)
+		list[i].Names = slices.DeleteFunc(slices.Clone(list[i].Names), HasRules)
 	}
 
 	return list

@@ -8,12 +8,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Own returns the rules that replace those of the engines' profile for the same system calls, on every backend.
+// Rules returns the rules that replace those of the engines' profile for the same system calls, on every backend.
 //
 // They are exact lists, which cannot be bypassed. The profile compares a whole register, but the kernel
 // uses only its lower half for most arguments: an argument with an upper bit set would pass a "greater
 // than".
-func Own() []specs.LinuxSyscall {
+func Rules() []specs.LinuxSyscall {
 	// Limits of other processes: a process of sandboxd's user could take memory and descriptors from sandboxd.
 	list := []specs.LinuxSyscall{allow("prlimit64", equal(0, 0))}
 	for _, family := range []uint64{unix.AF_UNIX, unix.AF_INET, unix.AF_INET6, unix.AF_NETLINK} {
@@ -28,9 +28,9 @@ func Own() []specs.LinuxSyscall {
 	return append(list, traceRules()...)
 }
 
-// IsOwn reports whether Own has rules for the call.
-func IsOwn(call string) bool {
-	return slices.ContainsFunc(Own(), func(r specs.LinuxSyscall) bool { return slices.Contains(r.Names, call) })
+// HasRules reports whether Rules has rules for the call.
+func HasRules(call string) bool {
+	return slices.ContainsFunc(Rules(), func(r specs.LinuxSyscall) bool { return slices.Contains(r.Names, call) })
 }
 
 // traceRules allow ptrace without PTRACE_O_TRACEEXIT. With that option a process stops in its exit until

@@ -19,8 +19,8 @@ const (
 	maxAnswer = 64 << 10
 )
 
-// Ask asks the sandboxd that dial reaches for the usage, on a connection of its own.
-func Ask(ctx context.Context, dial func(context.Context) (net.Conn, error)) (driver.Usage, error) {
+// Read asks the sandboxd that dial reaches for the usage, on a connection of its own.
+func Read(ctx context.Context, dial func(context.Context) (net.Conn, error)) (driver.Usage, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
 

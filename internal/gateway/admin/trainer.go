@@ -22,7 +22,7 @@ const (
 func (a *API) getUpstream(w http.ResponseWriter, req *http.Request) error {
 	name := req.PathValue("name")
 
-	g, err := a.gateway.Upstreams().Named(name, func(*limits.Admission) {})
+	g, err := a.gateway.Upstreams().ForNamed(name, func(*limits.Admission) {})
 	if err != nil {
 		return err
 	}
@@ -58,7 +58,7 @@ func (a *API) resumeUpstream(w http.ResponseWriter, req *http.Request) error {
 }
 
 func (a *API) pauseUpstream(w http.ResponseWriter, req *http.Request) error {
-	g, _, err := a.hold(w, req)
+	g, _, err := a.beginPause(w, req)
 	if err != nil {
 		return err
 	}
@@ -69,7 +69,7 @@ func (a *API) pauseUpstream(w http.ResponseWriter, req *http.Request) error {
 // drainUpstream pauses the upstream and waits for the calls in flight. Calls that take longer are canceled
 // on request; otherwise the pause stays.
 func (a *API) drainUpstream(w http.ResponseWriter, req *http.Request) error {
-	g, in, err := a.hold(w, req)
+	g, in, err := a.beginPause(w, req)
 	if err != nil {
 		return err
 	}
@@ -91,8 +91,8 @@ func (a *API) drainUpstream(w http.ResponseWriter, req *http.Request) error {
 	return upstreamStatus(w, g)
 }
 
-// hold begins the requested pause.
-func (a *API) hold(w http.ResponseWriter, req *http.Request) (limits.Group, gatewayapi.PauseRequest, error) {
+// beginPause begins the requested pause.
+func (a *API) beginPause(w http.ResponseWriter, req *http.Request) (limits.Group, gatewayapi.PauseRequest, error) {
 	var in gatewayapi.PauseRequest
 	if err := readRequest(w, req, &in); err != nil {
 		return nil, in, err

@@ -25,14 +25,14 @@ type changes []change
 // Set sets a member and records the change. The value must not share the request's memory.
 func (d *Draft) Set(key string, value []byte) {
 	from, _ := d.Get(key)
-	d.note(key, from, value)
+	d.noteChange(key, from, value)
 	d.Object.Set(key, value)
 }
 
 // Remove removes a member and records the change.
 func (d *Draft) Remove(key string) {
 	if from, ok := d.Get(key); ok {
-		d.note(key, from, nil)
+		d.noteChange(key, from, nil)
 		d.Object.Remove(key)
 	}
 }
@@ -48,8 +48,8 @@ func (d *Draft) Restore(key string) {
 	}
 }
 
-// note copies the agent's value on the first change of a member.
-func (d *Draft) note(key string, from, to []byte) {
+// noteChange copies the agent's value on the first change of a member.
+func (d *Draft) noteChange(key string, from, to []byte) {
 	for i := range d.Changes {
 		if d.Changes[i].key == key {
 			d.Changes[i].to = to

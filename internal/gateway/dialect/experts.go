@@ -81,7 +81,7 @@ func (a *Request) PromptOf() []int32 {
 	}
 
 	ids, _ := c.IDs(nil)
-	if !c.End() {
+	if !c.AtEnd() {
 		return nil
 	}
 

@@ -193,7 +193,7 @@ func promptOptions() []string {
 
 // restrict removes and records the members that are not forwarded.
 func (d *Dialect) restrict(o *Draft) {
-	o.noteRemoved(o.Keep(func(key string) bool { return takes(d.API, key) }))
+	o.noteRemoved(o.Filter(func(key string) bool { return takes(d.API, key) }))
 
 	raw, ok := o.Get(templateOptions)
 	if !ok {
@@ -206,7 +206,7 @@ func (d *Dialect) restrict(o *Draft) {
 		return
 	}
 
-	if len(options.Keep(func(key string) bool { return !slices.Contains(promptOptions(), key) })) > 0 {
+	if len(options.Filter(func(key string) bool { return !slices.Contains(promptOptions(), key) })) > 0 {
 		o.Set(templateOptions, options.Bytes())
 	}
 }
@@ -242,11 +242,11 @@ func (d *Draft) removeStrict() {
 		loosened, changed = append(loosened, tool...), changed || strict
 	}
 
-	if !changed || !list.End() {
+	if !changed || !list.AtEnd() {
 		return
 	}
 
-	d.note("tools.strict", []byte("true"), nil)
+	d.noteChange("tools.strict", []byte("true"), nil)
 	d.Object.Set("tools", rawjson.AppendList(nil, loosened))
 }
 
@@ -264,18 +264,18 @@ func withoutStrict(object []byte) ([]byte, bool) {
 
 // without removes the members that are not allowed.
 func without(o *rawjson.Object, allowed []string) []rawjson.Removed {
-	return o.Keep(func(key string) bool { return slices.Contains(allowed, key) })
+	return o.Filter(func(key string) bool { return slices.Contains(allowed, key) })
 }
 
 // noteRemoved records removed members.
 func (d *Draft) noteRemoved(removed []rawjson.Removed) {
 	for i, m := range removed {
 		if i == maxRemoved {
-			d.note("…", fmt.Appendf(nil, "%d more", len(removed)-maxRemoved), nil)
+			d.noteChange("…", fmt.Appendf(nil, "%d more", len(removed)-maxRemoved), nil)
 			return
 		}
 
-		d.note(m.Key, cutShort(m.Value), nil)
+		d.noteChange(m.Key, cutShort(m.Value), nil)
 	}
 }
 

@@ -97,7 +97,7 @@ func (s upstreamForm) note(d *Draft) {
 
 	for i, name := range s.call.Dropped {
 		if i < maxRemoved {
-			d.note("tools."+name, rawjson.Quote("not a function of the agent"), nil)
+			d.noteChange("tools."+name, rawjson.Quote("not a function of the agent"), nil)
 		}
 	}
 }

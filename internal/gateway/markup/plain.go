@@ -123,7 +123,7 @@ func (f form) read(content string) (Call, bool) {
 		keys, values = append(keys, string(key)), append(values, object.Skip())
 	}
 
-	if !object.End() || len(keys) != 2 || keys[0] != "name" || keys[1] != "arguments" && keys[1] != "parameters" {
+	if !object.AtEnd() || len(keys) != 2 || keys[0] != "name" || keys[1] != "arguments" && keys[1] != "parameters" {
 		return Call{}, false
 	}
 

@@ -66,7 +66,7 @@ func readRows(text []byte, sampled []int32) (counts, ids []int32, err error) {
 	}
 
 	switch {
-	case !c.End():
+	case !c.AtEnd():
 		return nil, nil, errors.New("it is not a list of lists of ids")
 	case len(counts) != len(sampled):
 		return nil, nil, fmt.Errorf("it has %d rows for %d tokens", len(counts), len(sampled))
@@ -85,7 +85,7 @@ func readLogprobs(text []byte, want int) (list []float64, err error) {
 		list = append(list, c.Float())
 	}
 
-	if !c.End() || len(list) != want {
+	if !c.AtEnd() || len(list) != want {
 		return nil, fmt.Errorf("its log probabilities are not one for each of %d tokens", want)
 	}
 

@@ -274,7 +274,7 @@ func (u *Client) tryEngine(ctx context.Context, r *retryState) *Result {
 
 	began := time.Now()
 	res := u.try(ctx, r.target(engine), r.Request)
-	u.versions.note(engine, res.Reply.ModelVersion)
+	u.versions.remember(engine, res.Reply.ModelVersion)
 	res.Reply.NameWeights(weights, r.Admission.Weights())
 	res.Engine = engine
 	r.tries++
@@ -288,7 +288,7 @@ func (u *Client) tryEngine(ctx context.Context, r *retryState) *Result {
 // noteAnswer remembers an engine that gave a reply, or refused the request of the agent.
 func (u *Client) noteAnswer(res *Result, s *Spec) {
 	if p := res.Problem; p == nil || p.Class == Rejected || p.Class == Overlong {
-		u.Answered.note(res.Engine, s.ClientGiven)
+		u.Answered.noteAnswer(res.Engine, s.ClientGiven)
 	}
 }
 

@@ -188,9 +188,9 @@ func (a *Answered) any(engines []string) bool {
 	return false
 }
 
-// note records that an engine has answered. A file that cannot be written is written with the next answer;
+// noteAnswer records that an engine has answered. A file that cannot be written is written with the next answer;
 // until then this process remembers the engine.
-func (a *Answered) note(engine string, given bool) {
+func (a *Answered) noteAnswer(engine string, given bool) {
 	if a == nil {
 		return
 	}

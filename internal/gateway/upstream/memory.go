@@ -39,7 +39,7 @@ func demand(s *reply.Stream, capacity, undecoded int, live bool) int64 {
 
 // holds reserves the memory of a result's reply, see demand, and reports whether it was available.
 func (t *target) holds(out *Result, s *reply.Stream, capacity, undecoded int) bool {
-	return out.Memory.Hold(demand(s, capacity, undecoded, t.live != nil)) == nil
+	return out.Memory.Resize(demand(s, capacity, undecoded, t.live != nil)) == nil
 }
 
 // giveUpReply returns the result for a reply without memory. It keeps nothing of the reply, to leave the

@@ -15,8 +15,8 @@ type BufferPool[T any] struct {
 	Most int
 }
 
-// Take returns an empty slice, which may have room.
-func (r *BufferPool[T]) Take() []T {
+// Get returns an empty slice, which may have room.
+func (r *BufferPool[T]) Get() []T {
 	if p, ok := r.pool.Get().(*[]T); ok {
 		return (*p)[:0]
 	}
@@ -24,8 +24,8 @@ func (r *BufferPool[T]) Take() []T {
 	return nil
 }
 
-// Give returns a slice to the pool. It drops slices outside of the pool's bounds.
-func (r *BufferPool[T]) Give(s []T) {
+// Put returns a slice to the pool. It drops slices outside of the pool's bounds.
+func (r *BufferPool[T]) Put(s []T) {
 	if poisons {
 		clear(s[:cap(s)])
 	}

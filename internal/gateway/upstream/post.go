@@ -32,7 +32,7 @@ func (u *Client) Ask(ctx context.Context, s Spec, path string) (body []byte, rel
 
 	if err == nil {
 		s.Admission.Reached()
-		u.Answered.note(engine, s.ClientGiven)
+		u.Answered.noteAnswer(engine, s.ClientGiven)
 	}
 
 	return body, release, err

@@ -30,7 +30,7 @@ const (
 // read reads a reply, and removes the key from its errors. ctx is that of the request.
 func (u *Client) read(ctx context.Context, res *http.Response, t *target, a *dialect.Request) *Result {
 	out := &Result{Status: res.StatusCode, Memory: t.memory.Part()}
-	out.Reply.API, out.Reply.PromptTokenIDs = a.API, u.Prompts.Take()
+	out.Reply.API, out.Reply.PromptTokenIDs = a.API, u.Prompts.Get()
 	s := reply.NewStream(&out.Reply)
 	s.Began(versionOf(res.Header))
 

@@ -24,8 +24,8 @@ func (v *engineVersions) of(engine string) string {
 	return v.by[engine]
 }
 
-// note remembers the version that a reply names, the last one of several.
-func (v *engineVersions) note(engine, version string) {
+// remember remembers the version that a reply names, the last one of several.
+func (v *engineVersions) remember(engine, version string) {
 	if at := strings.LastIndex(version, ".."); at >= 0 {
 		version = version[at+len(".."):]
 	}

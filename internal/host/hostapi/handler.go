@@ -41,7 +41,7 @@ type Self interface {
 	// Status is the current status of the host.
 	Status(ctx context.Context) fleet.Host
 	// Look reads whether operators want the host drained.
-	Look(ctx context.Context) error
+	Refresh(ctx context.Context) error
 }
 
 // Handler serves the API. Errors are {"kind", "message"}.
@@ -56,7 +56,7 @@ func Handler(o Options) http.Handler {
 	mux.HandleFunc("GET /rollouts/{id}/attempts/{n}/transcript", answering(o.transcript))
 	mux.HandleFunc("GET /status", answering(o.status))
 	mux.HandleFunc("POST /status", answering(func(w http.ResponseWriter, r *http.Request) error {
-		if err := o.Self.Look(r.Context()); err != nil {
+		if err := o.Self.Refresh(r.Context()); err != nil {
 			return err
 		}
 

@@ -84,8 +84,8 @@ func (c *Client) Drain(ctx context.Context, name string, on bool) (fleet.Host, e
 	return c.readStatus(ctx, at, http.MethodPost), nil
 }
 
-// Mark is Drain for a host that may not have started yet; it reads the mark when it starts.
-func (c *Client) Mark(ctx context.Context, name string, on bool) error {
+// MarkDrain is Drain for a host that may not have started yet; it reads the mark when it starts.
+func (c *Client) MarkDrain(ctx context.Context, name string, on bool) error {
 	if err := c.store.SetDrained(ctx, name, on); err != nil {
 		return err
 	}

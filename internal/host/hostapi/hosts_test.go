@@ -86,7 +86,7 @@ func TestHosts(t *testing.T) {
 	require.Equal(t, fleet.Drained, h.State)
 
 	restarted := host.NewDrain(st, "silent")
-	require.NoError(t, restarted.Look(t.Context()))
+	require.NoError(t, restarted.Refresh(t.Context()))
 	require.True(t, restarted.On(), "it finds the mark at its start")
 	h, err = c.Drain(t.Context(), "alive", false)
 	require.NoError(t, err)

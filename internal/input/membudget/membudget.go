@@ -200,7 +200,7 @@ func (s Share) Read(r io.Reader, most int64) (data []byte, release func(), err e
 		size := min(2*int64(cap(data)), most+1)
 		if size*s.weight > s.m.small {
 			part = cmp.Or(part, s.Part())
-			if err := part.Hold(size); err != nil {
+			if err := part.Resize(size); err != nil {
 				return nil, nil, err
 			}
 		}

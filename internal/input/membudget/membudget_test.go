@@ -118,7 +118,7 @@ func TestMembersLeaveMemoryForOthers(t *testing.T) {
 
 	m := membudget.New(2<<20, 0)
 	fill := func(id string) (bytes int64) {
-		for m.Of("a").Member(id).Part().Hold(1<<10) == nil {
+		for m.Of("a").Member(id).Part().Resize(1<<10) == nil {
 			bytes += 1 << 10
 		}
 
@@ -139,26 +139,26 @@ func TestMembersLeaveMemoryForOthers(t *testing.T) {
 
 	require.True(t, m.Of("a").Low())
 	require.False(t, m.Of("b").Low())
-	require.NoError(t, m.Of("a").Member("late").Part().Hold(left/2))
+	require.NoError(t, m.Of("a").Member("late").Part().Resize(left/2))
 
 	freed := membudget.New(2<<20, 0)
 	one := freed.Of("a").Member("one").Part()
-	require.NoError(t, one.Hold(896<<10), "one part leaves an eighth")
+	require.NoError(t, one.Resize(896<<10), "one part leaves an eighth")
 	require.ErrorIs(t, one.More(1<<10), membudget.ErrBusy)
-	require.NoError(t, one.Hold(512<<10))
+	require.NoError(t, one.Resize(512<<10))
 	require.ErrorIs(
 		t,
-		freed.Of("a").Member("one").Part().Hold(1),
+		freed.Of("a").Member("one").Part().Resize(1),
 		membudget.ErrBusy,
 		"parts of one member count together",
 	)
 	one.Release()
-	require.NoError(t, freed.Of("a").Member("one").Part().Hold(512<<10))
+	require.NoError(t, freed.Of("a").Member("one").Part().Resize(512<<10))
 	require.NoError(
 		t,
-		freed.Of("a").Member("two").Part().Hold(256<<10),
+		freed.Of("a").Member("two").Part().Resize(256<<10),
 		"the share of another member is half of what is left",
 	)
-	require.ErrorIs(t, freed.Of("a").Member("three").Part().Hold(256<<10), membudget.ErrBusy)
-	require.NoError(t, freed.Of("b").Part().Hold(1<<20), "without members a name holds its whole share")
+	require.ErrorIs(t, freed.Of("a").Member("three").Part().Resize(256<<10), membudget.ErrBusy)
+	require.NoError(t, freed.Of("b").Part().Resize(1<<20), "without members a name holds its whole share")
 }

@@ -18,12 +18,12 @@ type Part struct {
 // Part is a new one, which holds nothing yet.
 func (s Share) Part() *Part { return &Part{share: s} }
 
-// Hold sets the size of the part, in bytes. It does not wait for memory: after ErrBusy the part is unchanged.
-func (p *Part) Hold(bytes int64) error {
+// Resize sets the size of the part, in bytes. It does not wait for memory: after ErrBusy the part is unchanged.
+func (p *Part) Resize(bytes int64) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 
-	return p.hold(bytes)
+	return p.resize(bytes)
 }
 
 // More makes the part hold so many bytes more, as Hold does.
@@ -31,10 +31,10 @@ func (p *Part) More(bytes int64) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 
-	return p.hold(p.bytes + bytes)
+	return p.resize(p.bytes + bytes)
 }
 
-func (p *Part) hold(bytes int64) error {
+func (p *Part) resize(bytes int64) error {
 	want := max(bytes*p.share.weight-p.share.m.small, 0)
 	switch {
 	case want < p.taken:

@@ -54,7 +54,7 @@ func lock(t testing.TB, path string) (release func()) {
 	t.Helper()
 
 	for {
-		l, err := filelock.Take(path)
+		l, err := filelock.Acquire(path)
 		if err == nil {
 			return func() { require.NoError(t, l.Release()) }
 		}

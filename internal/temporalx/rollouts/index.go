@@ -42,7 +42,7 @@ func (c *Client) Index(ctx context.Context, id string, read func(*traceindex.Ind
 	}
 
 	_, err = shared(ctx, &c.indexes, trace, indexBound, func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, indexstore.Make(ctx, c.store, trace)
+		return struct{}{}, indexstore.MakeIndex(ctx, c.store, trace)
 	})
 	if err != nil {
 		// The store may be full, and this must not keep anyone from reading what is in it.

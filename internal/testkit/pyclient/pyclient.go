@@ -215,7 +215,7 @@ func locked(t *testing.T, path string) (unlock func()) {
 	require.Eventually(t, func() bool {
 		var err error
 
-		lock, err = filelock.Take(path)
+		lock, err = filelock.Acquire(path)
 
 		return err == nil
 	}, 10*time.Minute, 100*time.Millisecond)

@@ -115,7 +115,7 @@ func readIDs(list []byte) ([]int32, error) {
 	c := rawjson.Cursor{Src: list}
 
 	ids, _ := c.IDs([]int32{})
-	if !c.End() {
+	if !c.AtEnd() {
 		return nil, fault.New(fault.Invalid, "prompt_token_ids is not a list of token ids")
 	}
 

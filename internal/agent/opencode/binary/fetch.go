@@ -31,7 +31,7 @@ func (c *Cache) Fetch(ctx context.Context) (string, error) {
 		return "", err
 	}
 
-	programs.Use(c.dir())
+	programs.NoteUse(c.dir())
 
 	if isVerified(c.dir(), rel.SHA256) {
 		return c.Path(), nil
@@ -56,7 +56,7 @@ func (c *Cache) Fetch(ctx context.Context) (string, error) {
 		return c.Path(), err
 	}
 
-	programs.Use(c.dir())
+	programs.NoteUse(c.dir())
 
 	return c.Path(), nil
 }

@@ -187,7 +187,7 @@ func TestFetchStopsWaitingWithItsContext(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, "opencode"), 0o755))
-	lock, err := filelock.Take(filepath.Join(dir, "opencode", ".lock"))
+	lock, err := filelock.Acquire(filepath.Join(dir, "opencode", ".lock"))
 
 	require.NoError(t, err)
 	defer func() { require.NoError(t, lock.Release()) }()

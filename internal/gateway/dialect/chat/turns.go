@@ -17,11 +17,11 @@ func (t *Turns) Instruct(parts ...Part) {
 		return
 	}
 
-	t.Say(parts...)
+	t.AddUserParts(parts...)
 }
 
-// Say adds text of the user.
-func (t *Turns) Say(parts ...Part) { t.userParts = append(t.userParts, parts...) }
+// AddUserParts adds text of the user.
+func (t *Turns) AddUserParts(parts ...Part) { t.userParts = append(t.userParts, parts...) }
 
 // Result adds the result of a call. Images go into the user's message after it, since a tool's message has only text.
 func (t *Turns) Result(callID string, parts []Part) {

@@ -120,7 +120,7 @@ func (c *content) add(t *chat.Turns, calls *pending) error {
 				return err
 			}
 
-			t.Say(said...)
+			t.AddUserParts(said...)
 		}
 
 		t.Flush()

@@ -18,7 +18,7 @@ func camelCase(body []byte) []byte {
 	r := renamer{Cursor: rawjson.Cursor{Src: body}}
 	r.value(0)
 
-	if !r.End() {
+	if !r.AtEnd() {
 		return body
 	}
 

@@ -90,7 +90,7 @@ func (m *message) addUser(t *chat.Turns) error {
 			return at(err, "content[%d]", i)
 		}
 
-		t.Say(parts...)
+		t.AddUserParts(parts...)
 	}
 
 	t.Flush()

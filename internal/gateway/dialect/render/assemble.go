@@ -71,11 +71,11 @@ func (c *Completion) add(data []byte) error {
 	for key := range in.Fields {
 		switch string(key) {
 		case "id":
-			keep(&c.id, in.Skip())
+			keepFirst(&c.id, in.Skip())
 		case "created":
-			keep(&c.created, in.Skip())
+			keepFirst(&c.created, in.Skip())
 		case "model":
-			keep(&c.model, in.Skip())
+			keepFirst(&c.model, in.Skip())
 		case "system_fingerprint":
 			latest(&c.fingerprint, in.Skip())
 		case "usage":
@@ -89,15 +89,15 @@ func (c *Completion) add(data []byte) error {
 		}
 	}
 
-	if !in.End() {
+	if !in.AtEnd() {
 		return errUnreadable
 	}
 
 	return nil
 }
 
-// keep stores the first value, latest the last; both ignore null.
-func keep(dst *[]byte, raw []byte) {
+// keepFirst stores the first value, latest the last; both ignore null.
+func keepFirst(dst *[]byte, raw []byte) {
 	if *dst == nil {
 		latest(dst, raw)
 	}

@@ -160,7 +160,7 @@ func (d *draft) end(o *rawjson.Object) error {
 		return err
 	}
 
-	o.Keep(func(key string) bool { return !slices.Contains([]string{"type", "delta", "usage"}, key) })
+	o.Filter(func(key string) bool { return !slices.Contains([]string{"type", "delta", "usage"}, key) })
 	take(d.head, o)
 	take(d.head, delta)
 	take(usage, said)

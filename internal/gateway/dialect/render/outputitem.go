@@ -99,7 +99,7 @@ func NextNumber(stream []byte) int64 {
 
 	for data := range reply.SSEEvents(stream) {
 		c := rawjson.Cursor{Src: rawjson.MemberOf(data, "sequence_number")}
-		if n := c.Integer(); c.End() {
+		if n := c.Integer(); c.AtEnd() {
 			next = n
 		}
 

@@ -126,7 +126,7 @@ func (v View) strip(dst, data []byte) (_ []byte, keep bool) {
 		s.object()
 	}
 
-	if !s.End() {
+	if !s.AtEnd() {
 		return append(dst, data...), true
 	}
 
@@ -153,7 +153,7 @@ func (s *stripper) object() {
 	for key := range s.Fields {
 		switch {
 		case !s.View.IDs && string(key) == "prompt_token_ids":
-			s.drop(s.SkipIDs)
+			s.dropMember(s.SkipIDs)
 		case string(key) == "choices" && s.Peek() == '[':
 			for range s.Elements {
 				s.choices = true
@@ -173,13 +173,13 @@ func (s *stripper) choice() {
 			if s.View.IDs {
 				s.Skip()
 			} else {
-				s.drop(s.SkipIDs)
+				s.dropMember(s.SkipIDs)
 			}
 		case "weight_versions", "meta_info": // of spans of these ids; SGLang's report, which has them
 			if s.View.IDs {
 				s.Skip()
 			} else {
-				s.drop(s.Skip)
+				s.dropMember(s.Skip)
 			}
 		case "logprobs":
 			s.logprobs()
@@ -189,8 +189,8 @@ func (s *stripper) choice() {
 	}
 }
 
-// drop omits the next member, whose value skip steps over, and one adjacent comma.
-func (s *stripper) drop(skip func() []byte) {
+// dropMember omits the next member, whose value skip steps over, and one adjacent comma.
+func (s *stripper) dropMember(skip func() []byte) {
 	s.out = append(s.out, s.Src[s.done:s.KeyAt]...)
 
 	skip()
@@ -204,8 +204,8 @@ func (s *stripper) drop(skip func() []byte) {
 	s.out = bytes.TrimSuffix(bytes.TrimRight(s.out, " \t\r\n"), []byte(","))
 }
 
-// put replaces the rest of the value that began at start.
-func (s *stripper) put(start int, value string) {
+// replaceValue replaces the rest of the value that began at start.
+func (s *stripper) replaceValue(start int, value string) {
 	s.out = append(append(s.out, s.Src[s.done:start]...), value...)
 	s.done = s.At
 }
@@ -218,7 +218,7 @@ func (s *stripper) logprobs() {
 
 	if start := s.At; !s.Logprobs {
 		s.Skip()
-		s.put(start, "null")
+		s.replaceValue(start, "null")
 
 		return
 	}
@@ -253,7 +253,7 @@ func (s *stripper) entry() {
 		}
 
 		if !s.Bad && count > s.Top {
-			s.put(end, "]")
+			s.replaceValue(end, "]")
 		}
 	}
 }

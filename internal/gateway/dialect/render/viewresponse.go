@@ -44,10 +44,10 @@ func (s *stripper) responseMember(key []byte) {
 		}
 	case !s.View.IDs && ch == '[' && (string(key) == "input_messages" || string(key) == "output_messages"):
 		s.Skip()
-		s.put(start, "null")
+		s.replaceValue(start, "null")
 	case s.Top >= 0 && string(key) == "top_logprobs" && ch != 'n': // echoes the request
 		s.Skip()
-		s.put(start, strconv.Itoa(s.Top))
+		s.replaceValue(start, strconv.Itoa(s.Top))
 	default:
 		s.Skip()
 	}
@@ -95,7 +95,7 @@ func (s *stripper) entries() {
 
 	if start := s.At; !s.Logprobs {
 		s.Skip()
-		s.put(start, "[]")
+		s.replaceValue(start, "[]")
 
 		return
 	}

@@ -21,7 +21,7 @@ func read(t *testing.T, lists ...string) []reply.CallPiece {
 	for _, list := range lists {
 		c := rawjson.Cursor{Src: []byte(list)}
 		pieces = reply.AppendCalls(pieces, &c)
-		require.True(t, c.End(), list)
+		require.True(t, c.AtEnd(), list)
 	}
 
 	return pieces
@@ -200,7 +200,7 @@ func FuzzJoin(f *testing.F) {
 
 		for _, list := range []string{a, b, c} {
 			in := rawjson.Cursor{Src: []byte(list)}
-			if pieces = reply.AppendCalls(pieces, &in); !in.End() {
+			if pieces = reply.AppendCalls(pieces, &in); !in.AtEnd() {
 				return
 			}
 		}

@@ -27,5 +27,5 @@ func balanced(data []byte) bool {
 	c := rawjson.Cursor{Src: data}
 	c.Skip()
 
-	return c.End()
+	return c.AtEnd()
 }

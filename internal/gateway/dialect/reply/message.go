@@ -86,5 +86,5 @@ func (r *Reply) messageUsage(raw []byte) bool {
 	r.Usage.CachedPromptTokens = r.input.cacheRead
 	r.Usage.PromptTokens = r.input.fresh + r.input.cacheWrite + r.input.cacheRead
 
-	return c.End()
+	return c.AtEnd()
 }

@@ -93,7 +93,7 @@ func (r *Reply) Event(data []byte) error {
 		r.chunk(&c)
 	}
 
-	if !c.End() {
+	if !c.AtEnd() {
 		return fmt.Errorf("unreadable near byte %d of an event of %d", c.At, len(data))
 	}
 

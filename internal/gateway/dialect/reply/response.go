@@ -40,7 +40,7 @@ func (r *Reply) responseEvent(c *rawjson.Cursor) {
 	case "response.completed", "response.incomplete", "response.failed":
 		r.over = true
 		r.response(&response)
-		c.Require(response.End())
+		c.Require(response.AtEnd())
 	case "error":
 		r.over, r.Error = true, errorOf(bytes.TrimSpace(whole.Src))
 		if inner := rawjson.MemberOf(whole.Src, "error"); len(inner) > 0 && inner[0] == '{' {
@@ -48,7 +48,7 @@ func (r *Reply) responseEvent(c *rawjson.Cursor) {
 		}
 	case "":
 		r.response(&whole)
-		c.Require(whole.End())
+		c.Require(whole.AtEnd())
 	}
 }
 
@@ -134,7 +134,7 @@ func (r *Reply) output(c *rawjson.Cursor) {
 				r.entry(&list)
 			}
 
-			c.Require(list.End())
+			c.Require(list.AtEnd())
 		}
 	}
 }

@@ -65,7 +65,7 @@ func idsOf(ids []int32, text []byte) []int32 {
 	in := rawjson.Cursor{Src: []byte(object)}
 
 	more, _ := messageIDs(&in, ids)
-	if !in.End() {
+	if !in.AtEnd() {
 		return ids
 	}
 

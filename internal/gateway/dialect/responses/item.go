@@ -100,7 +100,7 @@ func (i *item) addMessage(t *chat.Turns) error {
 	case "system", "developer":
 		t.Instruct(said...)
 	case "user":
-		t.Say(said...)
+		t.AddUserParts(said...)
 		t.Flush()
 	case "assistant":
 		answer := t.Answer()

@@ -86,7 +86,7 @@ func newAdmission(b Bounds, queued prometheus.Gauge, log *slog.Logger) *Admissio
 		a.rate = rate.NewLimiter(rate.Limit(b.Rate), b.burst())
 	}
 
-	a.wake = time.AfterFunc(time.Hour, a.look)
+	a.wake = time.AfterFunc(time.Hour, a.admitNext)
 	a.wake.Stop()
 
 	return a
@@ -177,7 +177,7 @@ func (a *Admission) free() bool {
 	return false
 }
 
-func (a *Admission) look() {
+func (a *Admission) admitNext() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 

@@ -31,7 +31,7 @@ func (a *Admission) Pause(d time.Duration) {
 
 	now := time.Now()
 	a.paused, a.pausedAt = now.Add(d), now
-	a.shut.note(now, latest(a.paused, a.pausedUntil))
+	a.shut.extend(now, latest(a.paused, a.pausedUntil))
 	// the end of the wait may have changed
 	a.admit()
 }
@@ -79,7 +79,7 @@ func (a *Admission) Resume() {
 	defer a.mu.Unlock()
 
 	a.paused = time.Time{}
-	a.shut.note(time.Now(), a.pausedUntil)
+	a.shut.extend(time.Now(), a.pausedUntil)
 	a.admit()
 }
 
@@ -158,7 +158,7 @@ func (a *Admission) HoldBack(after time.Duration) {
 	now := time.Now()
 	if until := now.Add(min(after, maxHeld)); after > 0 && until.After(a.pausedUntil) {
 		a.pausedUntil = until
-		a.shut.note(now, latest(a.paused, a.pausedUntil))
+		a.shut.extend(now, latest(a.paused, a.pausedUntil))
 	}
 }
 

@@ -5,8 +5,8 @@ import "time"
 // pauseSpan is the latest span in which an upstream should get no requests: it was paused, or had asked for none.
 type pauseSpan struct{ since, until time.Time }
 
-// note extends the span to until; a time in the past ends it.
-func (s *pauseSpan) note(now, until time.Time) {
+// extend makes the span last to until; a time in the past ends it.
+func (s *pauseSpan) extend(now, until time.Time) {
 	switch {
 	case !until.After(now):
 		if s.until.After(now) {

@@ -121,7 +121,7 @@ func (g *Registry) admit(name string) *Admission {
 	if own {
 		a.weights = cmp.Or(a.weights, g.weights.of[address], g.weights.of[of])
 		a.paused = latest(g.admit(of).status().Until, g.admit(address).status().Until)
-		a.shut.note(time.Now(), a.paused)
+		a.shut.extend(time.Now(), a.paused)
 	}
 
 	g.admissions[name] = a
@@ -129,9 +129,9 @@ func (g *Registry) admit(name string) *Admission {
 	return a
 }
 
-// Named applies do to all admissions that a trainer's name refers to, and returns them. A misspelled name
+// ForNamed applies do to all admissions that a trainer's name refers to, and returns them. A misspelled name
 // is a fault.NotFound: otherwise the trainer would replace the weights during calls.
-func (g *Registry) Named(name string, do func(*Admission)) (Group, error) {
+func (g *Registry) ForNamed(name string, do func(*Admission)) (Group, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 

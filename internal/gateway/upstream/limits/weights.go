@@ -107,7 +107,7 @@ func (g *Registry) Load(name, version string) error {
 
 	var err error
 
-	_, unknown := g.Named(name, func(a *Admission) {
+	_, unknown := g.ForNamed(name, func(a *Admission) {
 		if err == nil {
 			if err = g.weights.set(name, version); err == nil {
 				a.load(version)
