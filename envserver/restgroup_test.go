@@ -22,9 +22,22 @@ type fakeGroups struct {
 
 	// gets the members with a reward
 	rollouts *fake
+
+	// a group starts, and the answer comes after the client has left
+	answersLate bool
 }
 
-func (f *fakeGroups) StartGroup(_ context.Context, g rollout.GroupSpec) (rollout.GroupState, error) {
+func (f *fakeGroups) StartGroup(ctx context.Context, g rollout.GroupSpec) (rollout.GroupState, error) {
+	s, err := f.startGroup(g)
+	if f.answersLate {
+		<-ctx.Done()
+		return s, ctx.Err()
+	}
+
+	return s, err
+}
+
+func (f *fakeGroups) startGroup(g rollout.GroupSpec) (rollout.GroupState, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 
@@ -219,4 +232,20 @@ func TestGroupsOfOthersAreNotFound(t *testing.T) {
 	status, _, out = r.do("POST", "/groups", body, "Authorization", alice)
 	require.Equal(t, http.StatusUnprocessableEntity, status, "the token's bound holds for each member")
 	require.Contains(t, out, "sandbox.memory")
+}
+
+// A client that leaves while its group starts ends the group, if it has asked for that.
+func TestClientLeavesWhileItsGroupStarts(t *testing.T) {
+	t.Parallel()
+
+	r, groups := withGroups(t)
+	groups.answersLate = true
+	c := r.dial("/ws")
+	c.send(call("run_group", task("", waits, "group_id", "g", "group_size", 2, "on_disconnect", "abort")))
+	r.eventually(func() bool { _, err := groups.Group(t.Context(), "g"); return err == nil }, "the group starts")
+	require.NoError(t, c.Close())
+	r.eventually(func() bool {
+		s, err := groups.Group(t.Context(), "g")
+		return err == nil && s.Outcome == rollout.GroupAborted
+	}, "the group is aborted")
 }

@@ -208,10 +208,8 @@ func (s *Server) linger(ctx context.Context, ws *websocket.Conn, p protocol, why
 		return
 	}
 
-	patience, cancel := context.WithCancelCause(s.stop)
-
-	t := time.AfterFunc(s.o.Linger, func() { cancel(nil) })
-	defer t.Stop()
+	patience, cancel := context.WithTimeout(s.stop, s.o.Linger)
+	defer cancel()
 
 	first := true
 	o := s.wsOptions(ctx, p)

@@ -30,10 +30,11 @@ type produceFlags struct {
 	markStale, oneVersion, requireChecked          bool
 	sel                                            selectFlags
 
-	// files to upload first: paths by digest
-	local map[string]string
+	// tasks of a set on this machine, and why others are left out
+	read   []taskset.Task
+	broken []error
 
-	// tasks of a set on this machine that are not proved
+	// how many of them are not proved
 	unproved int
 }
 
@@ -227,8 +228,7 @@ func (f *produceFlags) addTasks(args map[string]any) error {
 	return nil
 }
 
-// readTasks reads the selected tasks of a set on this machine. It notes the files to upload, and how many tasks are
-// not proved.
+// readTasks reads the selected tasks of a set on this machine, and returns their arguments.
 func (f *produceFlags) readTasks(sel taskset.Selection) ([]any, error) {
 	set, err := taskset.Open(f.tasks)
 	if err != nil {
@@ -248,12 +248,11 @@ func (f *produceFlags) readTasks(sel taskset.Selection) ([]any, error) {
 	}
 
 	tasks := []any{}
-	f.local = map[string]string{}
 
 	for _, i := range chosen {
 		t, task, err := f.readTask(set, i, checks)
 		if err != nil && f.skipBroken {
-			// rolloutd tasks check reports it
+			f.broken = append(f.broken, err)
 			continue
 		}
 
@@ -261,8 +260,7 @@ func (f *produceFlags) readTasks(sel taskset.Selection) ([]any, error) {
 			return nil, err
 		}
 
-		maps.Copy(f.local, t.Local)
-
+		f.read = append(f.read, t)
 		tasks = append(tasks, task)
 	}
 
@@ -294,7 +292,20 @@ func (f *produceFlags) readTask(
 }
 
 func (f *produceFlags) start(cmd *cobra.Command, s std, c *client.Client, args map[string]any) error {
-	if err := c.UploadAll(cmd.Context(), f.local); err != nil {
+	for _, why := range f.broken {
+		fmt.Fprintln(s.err, "left out:", why)
+	}
+
+	if err := buildImages(cmd.Context(), s, c, f.read); err != nil {
+		return err
+	}
+
+	files := map[string]string{}
+	for _, t := range f.read {
+		maps.Copy(files, t.Local)
+	}
+
+	if err := c.UploadAll(cmd.Context(), files); err != nil {
 		return hint(err, c)
 	}
 
@@ -446,8 +457,7 @@ func produceChange(s std, c producerChange) *cobra.Command {
 			"max-batches-offpolicy": "batches that may be produced ahead of the trainer; 0: no bound",
 			"total-steps":           "training steps after which the producer ends; 0: the sink's number, or no bound",
 		} {
-			field := strings.ReplaceAll(flag, "-", "_")
-			bounds[field] = cmd.Flags().Int(flag, -1, meaning+" (default: as before)")
+			bounds[flag] = cmd.Flags().Int(flag, 0, meaning+" (default: as before)")
 		}
 	}
 
@@ -459,9 +469,9 @@ func produceChange(s std, c producerChange) *cobra.Command {
 			body[name] = v
 		}
 
-		for field, v := range bounds {
-			if *v >= 0 {
-				body[field] = *v
+		for flag, v := range bounds {
+			if cmd.Flags().Changed(flag) {
+				body[strings.ReplaceAll(flag, "-", "_")] = *v
 			}
 		}
 

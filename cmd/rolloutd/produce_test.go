@@ -104,6 +104,39 @@ func TestProduce(t *testing.T) {
 	}
 }
 
+// As `run` does, produce builds the images of the tasks of this machine before it starts.
+func TestProduceBuildsImages(t *testing.T) {
+	t.Parallel()
+
+	dir := taskFolder(t, map[string]string{
+		"a/instruction.md":         "a",
+		"a/task.toml":              "",
+		"a/tests/test.sh":          "true",
+		"a/environment/Dockerfile": "FROM scratch\nADD https://example.org/x /x\n",
+	})
+	p, env := serveProducers(t, "completed")
+	env["ROLLOUTD_DATA"] = t.TempDir()
+
+	code, _, errText := rolloutd(t.Context(), env, "produce", "--tasks", dir, "--group-size", "4", "--sink", "s")
+	require.Equal(t, 1, code)
+	require.Contains(t, errText, "a/environment")
+	require.Empty(t, p.asked)
+}
+
+// A broken task is left out in plain sight.
+func TestProduceNamesWhatItLeavesOut(t *testing.T) {
+	t.Parallel()
+
+	dir := taskFolder(t, map[string]string{"a.yaml": "instruction: a\n", "b.yaml": "instrucion: b\n"})
+	p, env := serveProducers(t, "completed")
+	code, _, errText := rolloutd(
+		t.Context(), env, "produce", "--tasks", dir, "--skip-broken", "--group-size", "4", "--sink", "s",
+	)
+	require.Zero(t, code, errText)
+	require.Len(t, p.asked["POST /producers"]["tasks"], 1)
+	require.Regexp(t, "left out: .*b.yaml", errText)
+}
+
 func TestProduceByName(t *testing.T) {
 	t.Parallel()
 	p, env := serveProducers(t, "completed")
@@ -142,7 +175,9 @@ func TestChangeAProducer(t *testing.T) {
 	for command, want := range map[string]string{
 		"pause p":                  `{"paused":true}`,
 		"resume p --concurrency 8": `{"paused":false,"concurrency":8}`,
-		"stop p":                   `{"stop":true}`,
+		// the server refuses it
+		"resume p --concurrency -5": `{"paused":false,"concurrency":-5}`,
+		"stop p":                    `{"stop":true}`,
 	} {
 		code, _, errText := rolloutd(t.Context(), env, append([]string{"produce"}, strings.Fields(command)...)...)
 		require.Zero(t, code, errText)

@@ -122,7 +122,14 @@ func (o Outbox) Of(ctx context.Context, g Group) ([]rollout.Delivery, error) {
 			}
 
 			var d rollout.Delivery
-			if err := o.Store.JSON(ctx, key, &d); fault.Ignore(err, fault.NotFound) != nil {
+
+			err := o.Store.JSON(ctx, key, &d)
+			if fault.Is(err, fault.NotFound) {
+				// it has moved to the ended ones, which are read next
+				continue
+			}
+
+			if err != nil {
 				return nil, err
 			}
 

@@ -82,7 +82,7 @@ func (a *Account) ledger(ctx context.Context, reader *Capacity) (*ledger, error)
 		case c == reader:
 			return nil, err
 		default:
-			c.o.Logger.WarnContext(ctx, "the room of another backend is that of its last list", "error", err)
+			c.o.Logger.DebugContext(ctx, "the room of another backend is that of its last list", "error", err)
 			living = c.listed
 		}
 

@@ -17,6 +17,10 @@ const (
 	fullPause = 500 * time.Millisecond
 	// listTimeout bounds one look.
 	listTimeout = 10 * time.Second
+	// A backend that has failed to list its sandboxes for slowList is not asked again for silentTime: the others wait
+	// for the lock meanwhile.
+	slowList   = time.Second
+	silentTime = 30 * time.Second
 )
 
 // Lister lists the sandboxes of this host; *sandbox.Backend is one.
@@ -46,6 +50,10 @@ type Capacity struct {
 
 	// the last list of its sandboxes
 	listed []driver.Info
+
+	// while it does not answer: the error, and when it is asked again
+	silent      error
+	silentUntil time.Time
 }
 
 var _ worker.SlotSupplier = (*Capacity)(nil)
@@ -216,11 +224,23 @@ func (c *Capacity) claimed() (granted, waiting int) {
 	return granted, waiting
 }
 
+// list lists the sandboxes of the backend. The lock is held.
 func (c *Capacity) list(ctx context.Context) ([]driver.Info, error) {
-	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	begun := time.Now()
+	if begun.Before(c.silentUntil) {
+		return nil, c.silent
+	}
+
+	bounded, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
 
-	return c.o.Sandboxes.List(ctx)
+	living, err := c.o.Sandboxes.List(bounded)
+	if err != nil && ctx.Err() == nil && time.Since(begun) >= slowList {
+		c.silent, c.silentUntil = err, time.Now().Add(silentTime)
+		c.o.Logger.WarnContext(ctx, "the backend does not list its sandboxes", "asked_again_in", silentTime, "error", err)
+	}
+
+	return living, err
 }
 
 // sizeOf is the size of the sandbox, or the default if it is unknown.

@@ -394,3 +394,39 @@ func TestShareOfAToken(t *testing.T) {
 		}
 	})
 }
+
+// silentBackend does not answer, as a container engine that is stopped.
+type silentBackend struct{ asked int }
+
+func (s *silentBackend) List(ctx context.Context) ([]driver.Info, error) {
+	s.asked++
+	<-ctx.Done()
+
+	return nil, ctx.Err()
+}
+
+// A backend that does not answer holds up the others of its machine once in half a minute, not at each look.
+func TestSilentBackend(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		account := host.NewAccount(rollout.Resources{})
+		stopped := &silentBackend{}
+		host.NewCapacity(host.CapacityOptions{Slots: 100, Account: account, Sandboxes: stopped})
+		local := host.NewCapacity(host.CapacityOptions{Slots: 100, Account: account, Sandboxes: &living{}})
+
+		begun := time.Now()
+		for range 20 {
+			_, err := local.Spare(t.Context())
+			require.NoError(t, err)
+			time.Sleep(time.Second)
+		}
+
+		require.Equal(t, 1, stopped.asked)
+		require.Less(t, time.Since(begun), 31*time.Second)
+
+		time.Sleep(time.Minute)
+		_, err := local.Spare(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, 2, stopped.asked)
+	})
+}

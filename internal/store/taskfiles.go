@@ -210,12 +210,20 @@ func (s *Store) Texts(ctx context.Context, archive rollout.Ref, most int64) (map
 			return texts, nil
 		}
 
-		if err != nil || h.Size > most {
+		if err != nil {
+			return nil, classify(err, "read", archive.Key)
+		}
+
+		if h.Size > most {
 			return nil, ErrNotText
 		}
 
 		content, err := io.ReadAll(in)
-		if most -= headerSize + int64(len(content)); err != nil || most < 0 || !utf8.Valid(content) {
+		if err != nil {
+			return nil, classify(err, "read", archive.Key)
+		}
+
+		if most -= headerSize + int64(len(content)); most < 0 || !utf8.Valid(content) {
 			return nil, ErrNotText
 		}
 

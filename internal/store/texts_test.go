@@ -1,6 +1,8 @@
 package store_test
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -40,4 +42,19 @@ func TestTextsOfAnArchive(t *testing.T) {
 		require.NoError(t, err, name)
 		require.Equal(t, c.want, got)
 	}
+}
+
+// An archive that cannot be read to its end is a failure of the store, not one without texts.
+func TestTextsOfABrokenArchive(t *testing.T) {
+	t.Parallel()
+
+	dir := t.TempDir()
+	s := open(t, dir)
+	ref, err := s.PutFiles(t.Context(), map[string]string{"a.txt": strings.Repeat("x", 3000)})
+	require.NoError(t, err)
+	require.NoError(t, os.Truncate(filepath.Join(dir, filepath.FromSlash(ref.Key)), 1000))
+
+	_, err = s.Texts(t.Context(), ref, 4096)
+	require.Error(t, err)
+	require.NotErrorIs(t, err, store.ErrNotText)
 }

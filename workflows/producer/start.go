@@ -41,7 +41,11 @@ func (p *run) blockedBy() string {
 	case p.atTheEnd():
 		return "all tasks have started"
 	case !p.hasStatus:
-		return "sink " + p.spec.Sink + " was not asked yet" + waitingText(p.sinkError)
+		if p.sinkError != "" {
+			return "sink " + p.spec.Sink + " does not answer: " + p.sinkError
+		}
+
+		return "sink " + p.spec.Sink + " was not asked yet"
 	case p.trainerHasFinished():
 		p.statusDue = true
 		return fmt.Sprintf("the trainer has taken all of its %d steps; the next one has not registered", p.status.TotalSteps)

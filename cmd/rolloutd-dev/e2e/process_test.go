@@ -133,21 +133,28 @@ func (p *process) peakMemory(t testing.TB) string {
 // ready waits until url answers 200. It fails the test if the process ends before.
 func (p *process) ready(t testing.TB, url string) {
 	t.Helper()
-	require.Eventuallyf(t, func() bool {
+
+	for late := time.After(5 * time.Minute); !answers(url); {
 		select {
 		case <-p.done:
 			t.Fatalf("%s died:\n%s", p.cmd.Path, tail(p.log))
-		default:
+		case <-late:
+			t.Fatalf("%s does not answer", url)
+		case <-time.After(50 * time.Millisecond):
 		}
+	}
+}
 
-		resp, err := http.Get(url)
-		if err != nil {
-			return false
-		}
-		defer resp.Body.Close()
+func answers(url string) bool {
+	client := http.Client{Timeout: time.Minute}
 
-		return resp.StatusCode == http.StatusOK
-	}, 5*time.Minute, 50*time.Millisecond, "%s does not answer", url)
+	resp, err := client.Get(url)
+	if err != nil {
+		return false
+	}
+	defer resp.Body.Close()
+
+	return resp.StatusCode == http.StatusOK
 }
 
 // tail returns the end of a log for a failure message.

@@ -101,7 +101,11 @@ func (t *Table) runGroup(ctx context.Context, c Call) (*Text, error) {
 	}
 
 	started, err := t.o.Groups.StartGroup(ctx, g)
-	if err != nil {
+	switch {
+	case err != nil && ctx.Err() != nil:
+		// the group may have started
+		return nil, t.interruptedGroup(ctx, c, g.ID, abort)
+	case err != nil:
 		return nil, err
 	}
 

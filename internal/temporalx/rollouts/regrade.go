@@ -177,7 +177,7 @@ func (c *Client) RegradeState(ctx context.Context, id, regradeID string) (rollou
 // WaitRegrade returns a regrade once it has ended, or as it is when ctx ends.
 func (c *Client) WaitRegrade(ctx context.Context, id, regradeID string) (rollout.Regrade, error) {
 	for begun := time.Now(); ; {
-		r, err := c.RegradeState(context.WithoutCancel(ctx), id, regradeID)
+		r, err := c.lastRegradeState(ctx, id, regradeID)
 		if err != nil || r.Done() || ctx.Err() != nil {
 			return r, err
 		}
@@ -190,6 +190,17 @@ func (c *Client) WaitRegrade(ctx context.Context, id, regradeID string) (rollout
 
 		cancel()
 	}
+}
+
+// lastStateTimeout bounds the look at a regrade for a client that may have left.
+const lastStateTimeout = time.Minute
+
+// lastRegradeState returns the state of a regrade also after ctx has ended.
+func (c *Client) lastRegradeState(ctx context.Context, id, regradeID string) (rollout.Regrade, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastStateTimeout)
+	defer cancel()
+
+	return c.RegradeState(ctx, id, regradeID)
 }
 
 // Regrades returns the regrades of a rollout that have ended, oldest first.
