@@ -400,6 +400,7 @@ type silentBackend struct{ asked int }
 
 func (s *silentBackend) List(ctx context.Context) ([]driver.Info, error) {
 	s.asked++
+
 	<-ctx.Done()
 
 	return nil, ctx.Err()
@@ -415,6 +416,7 @@ func TestSilentBackend(t *testing.T) {
 		local := host.NewCapacity(host.CapacityOptions{Slots: 100, Account: account, Sandboxes: &living{}})
 
 		begun := time.Now()
+
 		for range 20 {
 			_, err := local.Spare(t.Context())
 			require.NoError(t, err)
@@ -425,6 +427,7 @@ func TestSilentBackend(t *testing.T) {
 		require.Less(t, time.Since(begun), 31*time.Second)
 
 		time.Sleep(time.Minute)
+
 		_, err := local.Spare(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, 2, stopped.asked)
