@@ -134,7 +134,7 @@ func (p *process) peakMemory(t testing.TB) string {
 func (p *process) ready(t testing.TB, url string) {
 	t.Helper()
 
-	for late := time.After(5 * time.Minute); !answers(url); {
+	for late := time.After(5 * time.Minute); !isUp(url); {
 		select {
 		case <-p.done:
 			t.Fatalf("%s died:\n%s", p.cmd.Path, tail(p.log))
@@ -145,7 +145,7 @@ func (p *process) ready(t testing.TB, url string) {
 	}
 }
 
-func answers(url string) bool {
+func isUp(url string) bool {
 	client := http.Client{Timeout: time.Minute}
 
 	resp, err := client.Get(url)
