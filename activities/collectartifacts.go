@@ -36,17 +36,21 @@ func (a *Activities) CollectArtifacts(ctx context.Context, in CollectInput) (Col
 	}
 
 	log := a.loggerOf("CollectArtifacts", in.Target)
-	for what, collect := range map[string]func(context.Context, CollectInput) error{
-		"agent output": a.collectOutput,
-		"agent events": a.collectEvents,
-		"network":      a.collectNetwork,
-		"steps":        a.collectSteps,
-		"services":     a.collectServices,
-		"causes":       a.lastCauses,
-		"workspace":    func(ctx context.Context, in CollectInput) error { return a.grader(in.Target).SaveHome(ctx, in.Target) },
+	for _, c := range []struct {
+		what    string
+		collect func(context.Context, CollectInput) error
+	}{
+		{"agent output", a.collectOutput},
+		{"agent events", a.collectEvents},
+		{"network", a.collectNetwork},
+		{"steps", a.collectSteps},
+		{"services", a.collectServices},
+		{"causes", a.lastCauses},
+		// the last one: it ends all processes of the sandbox
+		{"workspace", a.collectHome},
 	} {
-		if err := collect(ctx, in); err != nil && !fault.Is(err, fault.NotFound) {
-			log.WarnContext(ctx, "not collected", "what", what, "kind", fault.KindOf(err), "error", err)
+		if err := c.collect(ctx, in); err != nil && !fault.Is(err, fault.NotFound) {
+			log.WarnContext(ctx, "not collected", "what", c.what, "kind", fault.KindOf(err), "error", err)
 		}
 	}
 
@@ -65,6 +69,11 @@ func (a *Activities) CollectArtifacts(ctx context.Context, in CollectInput) (Col
 	}
 
 	return a.ComposeResult(ctx, in)
+}
+
+// collectHome saves the agent's home directory.
+func (a *Activities) collectHome(ctx context.Context, in CollectInput) error {
+	return a.grader(in.Target).SaveHome(ctx, in.Target)
 }
 
 // collectTrace copies the gateway's record of all model calls into the store.

@@ -45,10 +45,10 @@ func TestLoadTaskRenewsFiles(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, st.Close()) })
 
-	files, err := st.PutFiles(t.Context(), map[string]string{"a": "x"})
+	files, err := st.PutArchive(t.Context(), map[string]string{"a": "x"}, nil)
 	require.NoError(t, err)
 
-	tests, err := st.PutFiles(t.Context(), map[string]string{"test": "x"})
+	tests, err := st.PutArchive(t.Context(), map[string]string{"test": "x"}, nil)
 	require.NoError(t, err)
 
 	lost := rollout.Ref{Key: "tasks/lost.tar"}

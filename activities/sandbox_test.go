@@ -333,7 +333,7 @@ func TestSetupStagesStoredFiles(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	b := h.sandbox(t)
-	ref, err := h.store.PutFiles(t.Context(), map[string]string{"a.txt": "A", "/home/user/run.sh": "#!/bin/sh\n"})
+	ref, err := h.store.PutArchive(t.Context(), map[string]string{"a.txt": "A", "/home/user/run.sh": "#!/bin/sh\n"}, nil)
 	require.NoError(t, err)
 
 	in := activities.SetupInput{Target: target(), FilesRef: &ref, Timeout: time.Minute}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rolloutd/rolloutd/internal/clock"
 	"github.com/rolloutd/rolloutd/internal/driver"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
@@ -304,10 +305,8 @@ func awaitHealth(ctx context.Context, sb *sandbox.Sandbox, h rollout.Healthcheck
 			return fault.New(fault.SetupFailed, "its health check failed %d times: %s%s", failed, why, logExcerpt(ctx, sb, st))
 		}
 
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("%w; the last health check: %s%s", ctx.Err(), why, logExcerpt(context.WithoutCancel(ctx), sb, st))
-		case <-time.After(pause):
+		if err := clock.Sleep(ctx, pause); err != nil {
+			return fmt.Errorf("%w; the last health check: %s%s", err, why, logExcerpt(context.WithoutCancel(ctx), sb, st))
 		}
 	}
 }

@@ -89,12 +89,13 @@ func (r *run) attempt(last *attempt) *attempt {
 
 // work runs the steps until one fails or the rollout ends early.
 func (r *run) work(a *attempt) error {
-	steps := []func(*attempt) error{
-		r.create, r.installAgent, r.openProxy, r.prepare, r.runAgent, r.verify,
-	}
-	// the home is restored before the agent is installed in it
+	firstSteps := []func(*attempt) error{r.create, r.installAgent, r.openProxy, r.prepare, r.runAgent, r.verify}
+	// of an attempt that goes on from another: the home is restored before the agent is installed in it
+	laterSteps := []func(*attempt) error{r.create, r.prepare, r.installAgent, r.openProxy, r.runAgent, r.verify}
+
+	steps := firstSteps
 	if a.from > 0 {
-		steps[1], steps[2], steps[3] = r.prepare, r.installAgent, r.openProxy
+		steps = laterSteps
 	}
 
 	for _, step := range steps {

@@ -177,7 +177,10 @@ func (r *run) finish(a *attempt) (rollout.Summary, error) {
 	}
 
 	now := workflow.Now(r.ctx)
-	r.state.Outcome, r.state.Reward, r.state.Error, r.state.FinishedAt = a.decision.outcome, r.reward(a), a.decision.text, &now
+	r.state.Outcome = a.decision.outcome
+	r.state.Reward = r.reward(a)
+	r.state.Error = a.decision.text
+	r.state.FinishedAt = &now
 	r.enter(rollout.PhaseDone)
 	r.log.Info(
 		"rollout ended",

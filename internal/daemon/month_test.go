@@ -161,7 +161,7 @@ func (m *month) record(day int) {
 	require.NoError(m, box.Save(m.Context(), d, group))
 	require.NoError(m, m.store.PutHost(m.Context(), store.HostRecord{ID: fmt.Sprintf("host%d", day)}))
 
-	_, err = m.store.PutFiles(m.Context(), map[string]string{"day": strconv.Itoa(day)})
+	_, err = m.store.PutArchive(m.Context(), map[string]string{"day": strconv.Itoa(day)}, nil)
 	require.NoError(m, err)
 }
 

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"path"
 
 	"github.com/rolloutd/rolloutd/internal/config"
 	"github.com/rolloutd/rolloutd/internal/delivery"
@@ -84,7 +83,7 @@ type notes struct {
 	sink  string
 }
 
-func (n notes) key(name string) string { return path.Join("deliveries", "notes", n.sink, name+".json") }
+func (n notes) key(name string) string { return store.NoteKey(n.sink, name) }
 
 // Load reads a note.
 func (n notes) Load(ctx context.Context, name string, v any) error {

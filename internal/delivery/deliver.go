@@ -96,11 +96,9 @@ func (d *Deliverer) Deliver(ctx context.Context, spec rollout.DeliverySpec) (rol
 	}
 
 	err = d.try(ctx, s, &g, spec)
-	record.Rollouts, record.TooLong, record.Stale = len(g.Data), errors.Is(
-		err,
-		errTooLong,
-	), errors.Is(err, errStale) ||
-		g.Lag != nil
+	record.Rollouts = len(g.Data)
+	record.TooLong = errors.Is(err, errTooLong)
+	record.Stale = errors.Is(err, errStale) || g.Lag != nil
 	record.Mixed = errors.Is(err, errMixed)
 
 	return d.record(ctx, out, record, g, err)

@@ -3,6 +3,7 @@ package grading
 import (
 	"context"
 	"errors"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandbox"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 	"github.com/rolloutd/rolloutd/internal/store"
 	"github.com/rolloutd/rolloutd/internal/text"
 )
@@ -308,8 +310,8 @@ func scriptAlone(
 
 	end := &scriptEnd{other: st.TimedOut, timedOut: st.TimedOut, exit: res.ExitCode, stderr: res.Stderr}
 
-	for _, file := range []string{rewardsFile, rewardFile} {
-		written, err := readRewardFile(ctx, sb, file, maxRewardsFile)
+	for _, name := range []string{rewardsFile, rewardFile} {
+		written, err := readRewardFile(ctx, sb, path.Join(wire.VerifierLogs, name), maxRewardsFile)
 		if err != nil {
 			return nil, err
 		}
@@ -319,7 +321,7 @@ func scriptAlone(
 		}
 
 		end.other = true
-		if file == rewardsFile {
+		if name == rewardsFile {
 			_, end.reward, _ = parseRewards(written, v)
 		} else if end.reward == 0 {
 			end.reward, _ = parseReward(written, v)

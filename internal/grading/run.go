@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"path"
 	"strings"
 	"time"
 
@@ -25,8 +24,6 @@ const (
 
 	// characters of the script's output in a Result
 	scriptStdout = 4000
-
-	//
 	scriptStderr = 2000
 
 	// bytes of each of the script's streams in the store
@@ -36,13 +33,15 @@ const (
 // The verifier's files, where the agent's user cannot reach them.
 const (
 	testScript = wire.VerifierTests + "/test.sh"
-	rewardFile = wire.VerifierLogs + "/reward.txt"
+
+	// names in wire.VerifierLogs or, in shared mode, sharedLogs
+	rewardFile = "reward.txt"
 
 	// several rewards by name; it takes precedence, as in Harbor
-	rewardsFile = wire.VerifierLogs + "/reward.json"
+	rewardsFile = "reward.json"
 
 	// rewards of single turns
-	turnRewardsFile = wire.VerifierLogs + "/turn_rewards.json"
+	turnRewardsFile = "turn_rewards.json"
 )
 
 // asVerifier is bash with these arguments as the verifier's user.
@@ -175,7 +174,7 @@ func (g *Grader) runScript(
 	return timedOut(job, "the test script")
 }
 
-// report reports the begin of a command or, with a result, its end.
+// report reports the start of a command or, with a result, its end.
 func (g *Grader) report(number int, cmd string, res *rollout.CommandResult) {
 	if g.Command != nil {
 		g.Command(number, cmd, res)
@@ -276,7 +275,7 @@ func (g *Grader) readReward(ctx context.Context, sb *sandbox.Sandbox, job Job, r
 		return err
 	}
 
-	turns, err := job.rewardText(ctx, sb, path.Base(turnRewardsFile), maxTurnRewardsFile)
+	turns, err := job.rewardText(ctx, sb, turnRewardsFile, maxTurnRewardsFile)
 	if err != nil || strings.TrimSpace(turns) == "" {
 		return err
 	}
@@ -291,7 +290,7 @@ func (g *Grader) readReward(ctx context.Context, sb *sandbox.Sandbox, job Job, r
 
 // readRewardFiles sets the reward that the test script wrote.
 func (g *Grader) readRewardFiles(ctx context.Context, sb *sandbox.Sandbox, job Job, record *Record) error {
-	named, err := job.rewardText(ctx, sb, path.Base(rewardsFile), maxRewardsFile)
+	named, err := job.rewardText(ctx, sb, rewardsFile, maxRewardsFile)
 	if err != nil {
 		return err
 	}
@@ -309,7 +308,7 @@ func (g *Grader) readRewardFiles(ctx context.Context, sb *sandbox.Sandbox, job J
 		return nil
 	}
 
-	raw, err := job.rewardText(ctx, sb, path.Base(rewardFile), maxRewardFile)
+	raw, err := job.rewardText(ctx, sb, rewardFile, maxRewardFile)
 	if err != nil {
 		return err
 	}
@@ -329,7 +328,7 @@ func (g *Grader) readRewardFiles(ctx context.Context, sb *sandbox.Sandbox, job J
 }
 
 // readRewardFile returns the text of a file that the verifier may have written; "": it has not. A file that is too
-// large, or none at all, is the verifier's own where the work cannot write it.
+// large, or is not a regular file, is the verifier's fault where the work cannot write it.
 func readRewardFile(ctx context.Context, sb *sandbox.Sandbox, file string, most int64) (string, error) {
 	sb = sb.As(wire.VerifierUser)
 

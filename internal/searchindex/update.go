@@ -14,12 +14,12 @@ import (
 )
 
 const (
-	// pause is the least time between two updates.
-	pause = 10 * time.Second
-	// share bounds the part of the time in which the store is listed: one of share.
-	share = 20
-	// longest is the longest time until a rollout without a result is looked at again.
-	longest = 5 * time.Minute
+	// updatePause is the least time between two updates.
+	updatePause = 10 * time.Second
+	// listingShare bounds the time for listing the store: at most 1/20 of all time.
+	listingShare = 20
+	// longestRetry is the longest time until a rollout without a result is looked at again.
+	longestRetry = 5 * time.Minute
 )
 
 // unfinished is a rollout without a result. A long one is looked at less often.
@@ -44,7 +44,7 @@ func (x *Index) Run(ctx context.Context, regraded Regraded) error {
 			x.log.WarnContext(ctx, "the index of transcripts is behind", "rollouts", x.missing.Load(), "error", err)
 		}
 
-		if err := clock.Sleep(ctx, max(pause, share*x.listing)); err != nil {
+		if err := clock.Sleep(ctx, max(updatePause, listingShare*x.listing)); err != nil {
 			return err
 		}
 	}
@@ -60,8 +60,8 @@ func (x *Index) follow(ctx context.Context, regraded Regraded, since time.Time) 
 	return x.Reread(ctx, ids)
 }
 
-// Update adds the rollouts that the store has and the index has not, and removes those that the store has no more. Only
-// one may run at a time.
+// Update adds the rollouts that are in the store but not in the index, and removes those that are no longer in the
+// store. Only one may run at a time.
 func (x *Index) Update(ctx context.Context) error {
 	known, err := x.indexedIDs(ctx)
 	if err != nil {
@@ -184,7 +184,7 @@ func (x *Index) later(id string) unfinished {
 	}
 
 	was.looked = now
-	was.next = now.Add(min(now.Sub(was.since)/4, longest))
+	was.next = now.Add(min(now.Sub(was.since)/4, longestRetry))
 
 	return was
 }

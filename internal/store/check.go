@@ -54,7 +54,7 @@ func explain(err error) error {
 
 	for _, c := range credentials {
 		if strings.Contains(err.Error(), c.says) {
-			return fault.Wrap(fault.Unauthorized, err, "no usable credentials for the store ; it needs %s", c.needs)
+			return fault.Wrap(fault.Unauthorized, err, "no usable credentials for the store; it needs %s", c.needs)
 		}
 	}
 

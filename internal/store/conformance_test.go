@@ -304,9 +304,9 @@ func readsTasks(t *testing.T, s *store.Store) {
 		require.Equal(t, want.Task, got.Task)
 	}
 
-	files, err := s.PutFiles(t.Context(), map[string]string{"a.txt": "A"})
+	files, err := s.PutArchive(t.Context(), map[string]string{"a.txt": "A"}, nil)
 	require.NoError(t, err)
-	again, err := s.PutFiles(t.Context(), map[string]string{"a.txt": "A"})
+	again, err := s.PutArchive(t.Context(), map[string]string{"a.txt": "A"}, nil)
 	require.NoError(t, err)
 	require.Equal(t, files, again)
 }

@@ -32,7 +32,7 @@ func classify(err error, doing, key string) error {
 // answerTimeout bounds a call of a bucket that transfers little data.
 const answerTimeout = time.Minute
 
-// failed is classify for a call under a context of bounded. It reports a missing blob only if the bucket exists.
+// failed is classify for a call under a context of withTimeout. It reports a missing blob only if the bucket exists.
 func (s *Store) failed(ctx context.Context, err error, doing, key string) error {
 	var late *fault.Error
 	if err != nil && errors.As(context.Cause(ctx), &late) {
@@ -54,10 +54,10 @@ func (s *Store) accessible(ctx context.Context) bool {
 	return err == nil && there
 }
 
-// bounded bounds a call of a bucket that transfers little data: a bucket that accepts connections and does
+// withTimeout bounds a call of a bucket that transfers little data: a bucket that accepts connections and does
 // not answer would block it for as long as ctx allows. The error of a call that reached the bound is
 // temporary.
-func (s *Store) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+func (s *Store) withTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	if s.folder != "" {
 		return ctx, func() {}
 	}

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"path"
 	"strings"
 	"time"
 
@@ -32,8 +31,6 @@ type HostRecord struct {
 	Status fleet.Host `json:"status"`
 }
 
-const hosts = "hosts/"
-
 // PutHost records a host; its worker does so at each start and at intervals.
 func (s *Store) PutHost(ctx context.Context, h HostRecord) error {
 	return s.PutJSON(ctx, hostKey(h.ID), h)
@@ -49,12 +46,12 @@ func (s *Store) Host(ctx context.Context, id string) (h HostRecord, err error) {
 func (s *Store) Hosts(ctx context.Context) ([]HostRecord, error) {
 	var all []HostRecord
 
-	for key, err := range s.Keys(ctx, hosts) {
+	for key, err := range s.Keys(ctx, hostFolder) {
 		if err != nil {
 			return nil, err
 		}
 
-		id := strings.TrimSuffix(strings.TrimPrefix(key, hosts), ".json")
+		id := strings.TrimSuffix(strings.TrimPrefix(key, hostFolder), ".json")
 
 		h, err := s.Host(ctx, id)
 		switch {
@@ -69,8 +66,6 @@ func (s *Store) Hosts(ctx context.Context) ([]HostRecord, error) {
 
 	return all, nil
 }
-
-func hostKey(id string) string { return hosts + id + ".json" }
 
 // drainMark is an operator's setting for a host.
 type drainMark struct {
@@ -90,8 +85,6 @@ func (s *Store) SetDrained(ctx context.Context, host string, on bool) error {
 func (s *Store) Drained(ctx context.Context, host string) (bool, error) {
 	return s.Exists(ctx, drainKey(host))
 }
-
-func drainKey(host string) string { return path.Join("drained", host+".json") }
 
 // keyRecord has the id of the deployment's encryption key.
 type keyRecord struct {

@@ -125,3 +125,21 @@ func KeptKey(id string) string { return path.Join("kept", id+".json") }
 func AttemptKey(rolloutID string, attempt int, name string) string {
 	return path.Join("rollouts", rolloutID, "attempts", strconv.Itoa(attempt), name)
 }
+
+// Folders of records that are listed.
+const (
+	hostFolder    = "hosts/"
+	sessionFolder = "sessions/"
+)
+
+// hostKey returns the key of a HostRecord.
+func hostKey(id string) string { return hostFolder + id + ".json" }
+
+// drainKey returns the key of the drainMark of a host.
+func drainKey(host string) string { return path.Join("drained", host+".json") }
+
+// sessionKey returns the key of a record of Sessions.
+func sessionKey(key string) string { return path.Join(sessionFolder, key+".json") }
+
+// NoteKey returns the key of a note of a sink. The deliveries themselves are beside it, by delivery.Outbox.
+func NoteKey(sink, name string) string { return path.Join("deliveries", "notes", sink, name+".json") }

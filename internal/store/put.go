@@ -54,7 +54,7 @@ func (s *Store) put(ctx context.Context, key string, r io.Reader, sync func(*os.
 	}
 
 	sum := sha256.New()
-	to := &target{ctx: ctx, s: s, w: w, key: key, cancel: cancel}
+	to := &blobWriter{ctx: ctx, s: s, w: w, key: key, cancel: cancel}
 
 	n, err := io.Copy(io.MultiWriter(to, sum), r)
 	if err == nil && file != nil {
@@ -91,7 +91,7 @@ func (s *Store) upload(ctx context.Context, key string, data *bytes.Reader) (rol
 		return rollout.Ref{}, fmt.Errorf("store %q: %w", key, err)
 	}
 
-	ctx, cancel := s.bounded(ctx)
+	ctx, cancel := s.withTimeout(ctx)
 	defer cancel()
 
 	err = s.bucket.Upload(ctx, key, data, &blob.WriterOptions{ContentType: contentType})

@@ -145,17 +145,17 @@ func (s *Store) within(ctx context.Context, key string, r io.Reader) (io.Reader,
 		return nil, err
 	}
 
-	return &bounded{r: r, left: max(s.quota.RolloutBytes-used, 0), quota: s.quota.RolloutBytes}, nil
+	return &quotaReader{r: r, left: max(s.quota.RolloutBytes-used, 0), quota: s.quota.RolloutBytes}, nil
 }
 
-// bounded fails once more than left bytes were read.
-type bounded struct {
+// quotaReader fails once more than left bytes were read.
+type quotaReader struct {
 	r           io.Reader
 	left, quota int64
 }
 
 // Read implements io.Reader.
-func (b *bounded) Read(p []byte) (int, error) {
+func (b *quotaReader) Read(p []byte) (int, error) {
 	n, err := b.r.Read(p)
 	if b.left -= int64(n); b.left < 0 {
 		return 0, fault.New(fault.OutOfDisk, "the attempt's blobs exceed %d MiB (store.rollout_mib)", b.quota>>20)

@@ -47,7 +47,7 @@ func (r *blobReader) Close() error {
 
 // Bytes reads a whole blob of at most limit bytes; a larger one is a fault.Invalid.
 func (s *Store) Bytes(ctx context.Context, key string, limit int64) ([]byte, error) {
-	ctx, cancel := s.bounded(ctx)
+	ctx, cancel := s.withTimeout(ctx)
 	defer cancel()
 
 	r, err := s.Reader(ctx, key)

@@ -4,12 +4,8 @@ import (
 	"bytes"
 	"context"
 	"os"
-	"path"
 	"time"
 )
-
-// sessions is the prefix of their keys.
-const sessions = "sessions"
 
 // maxSession bounds a stored session, in bytes.
 const maxSession = 1 << 20
@@ -35,7 +31,5 @@ func (s Sessions) Delete(ctx context.Context, key string) error {
 
 // Expire deletes the records that were last written before that time, and returns their number.
 func (s Sessions) Expire(ctx context.Context, before time.Time) (removed int, err error) {
-	return s.Store.expire(ctx, sessions+"/", before)
+	return s.Store.expire(ctx, sessionFolder, before)
 }
-
-func sessionKey(key string) string { return path.Join(sessions, key+".json") }

@@ -138,7 +138,7 @@ func (s *Store) Exists(ctx context.Context, key string) (bool, error) {
 // attributes requests a blob's attributes. S3 answers a HEAD alike for a missing blob and a missing bucket;
 // a GET distinguishes them.
 func (s *Store) attributes(ctx context.Context, key string) (*blob.Attributes, error) {
-	ctx, cancel := s.bounded(ctx)
+	ctx, cancel := s.withTimeout(ctx)
 	defer cancel()
 
 	about, err := s.bucket.Attributes(ctx, key)
@@ -158,7 +158,7 @@ func (s *Store) attributes(ctx context.Context, key string) (*blob.Attributes, e
 
 // Delete deletes the blob of key. A missing one is not an error.
 func (s *Store) Delete(ctx context.Context, key string) error {
-	ctx, cancel := s.bounded(ctx)
+	ctx, cancel := s.withTimeout(ctx)
 	defer cancel()
 
 	return fault.Ignore(s.failed(ctx, s.bucket.Delete(ctx, key), "delete", key), fault.NotFound)

@@ -18,13 +18,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// PutFiles stores the files of a task as one archive under its digest, unless it is there and was written today. All rollouts of a
-// group, and all attempts, share it.
-func (s *Store) PutFiles(ctx context.Context, files map[string]string) (rollout.Ref, error) {
-	return s.PutArchive(ctx, files, nil)
-}
-
-// PutArchive is PutFiles with further files from blobs: keys by path in the archive. It streams them.
+// PutArchive stores the files of a task as one archive under its digest, unless it is there and was written today. All
+// rollouts of a group, and all attempts, share it. blobs are further files: keys by path in the archive. It streams them.
 func (s *Store) PutArchive(ctx context.Context, files, blobs map[string]string) (rollout.Ref, error) {
 	write := func(w io.Writer) error {
 		archive := tar.NewWriter(w)

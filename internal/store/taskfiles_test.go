@@ -14,18 +14,18 @@ import (
 )
 
 // Equal sets of files are one blob, which is written once. It has every file at its path in the home.
-func TestPutFiles(t *testing.T) {
+func TestPutArchive(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s := open(t, dir)
 	files := map[string]string{"a.txt": "A", "run.sh": "#!/bin/sh\n", rollout.Home + "/.config/x": "X", "deep/er/b": ""}
-	ref, err := s.PutFiles(t.Context(), files)
+	ref, err := s.PutArchive(t.Context(), files, nil)
 	require.NoError(t, err)
 	require.Equal(t, rollout.TaskFilesKey(strings.TrimPrefix(ref.Digest, "sha256:")), ref.Key)
 	path := filepath.Join(dir, ref.Key)
 	long := time.Now().Add(-time.Hour)
 	require.NoError(t, os.Chtimes(path, long, long))
-	again, err := s.PutFiles(t.Context(), files)
+	again, err := s.PutArchive(t.Context(), files, nil)
 	require.NoError(t, err)
 	require.Equal(t, ref, again)
 
@@ -48,16 +48,16 @@ func TestPutFiles(t *testing.T) {
 	}, got)
 
 	files["a.txt"] = "B"
-	other, err := s.PutFiles(t.Context(), files)
+	other, err := s.PutArchive(t.Context(), files, nil)
 	require.NoError(t, err)
 	require.NotEqual(t, ref.Key, other.Key)
 }
 
 // A path outside of the home stores nothing.
-func TestPutFilesOutside(t *testing.T) {
+func TestPutArchiveOutside(t *testing.T) {
 	t.Parallel()
 	s := open(t, t.TempDir())
-	_, err := s.PutFiles(t.Context(), map[string]string{"../../etc/passwd": "x"})
+	_, err := s.PutArchive(t.Context(), map[string]string{"../../etc/passwd": "x"}, nil)
 	require.Equal(t, fault.Invalid, fault.KindOf(err))
 }
 
@@ -68,7 +68,7 @@ func TestUsedFilesStayYoung(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
 	put := func() rollout.Ref {
-		ref, err := s.PutFiles(t.Context(), map[string]string{"a": "x"})
+		ref, err := s.PutArchive(t.Context(), map[string]string{"a": "x"}, nil)
 		require.NoError(t, err)
 
 		return ref

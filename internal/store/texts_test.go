@@ -30,7 +30,7 @@ func TestTextsOfAnArchive(t *testing.T) {
 		"together": {map[string]string{"a": strings.Repeat("x", 3000), "b": strings.Repeat("x", 3000)}, nil},
 		"many":     {map[string]string{"a": "", "b": "", "c": "", "d": "", "e": "", "f": "", "g": "", "h": "", "i": "", "j": "", "k": "", "l": "", "m": "", "n": "", "o": "", "p": ""}, nil},
 	} {
-		ref, err := s.PutFiles(t.Context(), c.files)
+		ref, err := s.PutArchive(t.Context(), c.files, nil)
 		require.NoError(t, err)
 
 		got, err := s.Texts(t.Context(), ref, 4096)

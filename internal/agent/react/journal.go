@@ -196,11 +196,11 @@ func (j *journal) addResult(i int, r tool.Result, began time.Time) {
 		}
 
 		st := m.Parts[k].State
+		st.Output = j.fit(text.HeadUTF8(r.Content, maxToolText), maxResults)
+		st.Error = j.fit(text.HeadUTF8(r.Message, maxToolText), maxResults)
+		st.Metadata = r.Data
 
-		st.Status, st.Output, st.Error, st.Metadata = "completed", j.fit(
-			text.HeadUTF8(r.Content, maxToolText),
-			maxResults,
-		), j.fit(text.HeadUTF8(r.Message, maxToolText), maxResults), r.Data
+		st.Status = "completed"
 		if r.Error {
 			st.Status = "error"
 		}

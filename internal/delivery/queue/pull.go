@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"go.etcd.io/bbolt"
-
-	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
 // pulls has a bucket for each pull queue: number → key. The payload is the file of that number; earlier
@@ -17,7 +15,7 @@ import (
 var pulls = []byte("pulls")
 
 // leases has the end of the latest lease of a group in a pull queue: number → Unix time in nanoseconds. It
-// goes with the group.
+// is deleted with the group.
 var leases = []byte("leases")
 
 // Item is a group in a pull queue.
@@ -46,7 +44,7 @@ func (q *Queue) Push(name string, item Item) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 
-	return unavailableOr(q.db.Update(func(tx *bbolt.Tx) error {
+	return unavailable(q.db.Update(func(tx *bbolt.Tx) error {
 		known := tx.Bucket(keys)
 		if known.Get(pullKey(name, item.Key)) != nil {
 			return nil
@@ -131,7 +129,7 @@ func (q *Queue) Pull(name string, most int, maxBytes int64, lease time.Duration)
 	}
 
 	if err != nil {
-		return nil, unavailableOr(err)
+		return nil, unavailable(err)
 	}
 
 	return out, nil
@@ -202,7 +200,7 @@ func (q *Queue) AckPull(name string, acked []string) (n int, err error) {
 		return nil
 	})
 
-	return n, unavailableOr(err)
+	return n, unavailable(err)
 }
 
 // Waiting returns the number of unacknowledged groups of a pull queue.
@@ -215,13 +213,5 @@ func (q *Queue) Waiting(name string) (n int, err error) {
 		return nil
 	})
 
-	return n, unavailableOr(err)
-}
-
-func unavailableOr(err error) error {
-	if err == nil {
-		return nil
-	}
-
-	return fault.Wrap(fault.Unavailable, err, "queue")
+	return n, unavailable(err)
 }

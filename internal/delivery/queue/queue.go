@@ -99,9 +99,9 @@ var (
 	keys = []byte("keys")
 
 	// group id → idempotency key
-	order   = []byte("order")
-	about   = []byte("about")
-	present = []byte("state")
+	order       = []byte("order")
+	stateBucket = []byte("about")
+	stateKey    = []byte("state")
 )
 
 // Open opens or creates the queue. A file that another process has open is a fault.Conflict.
@@ -166,7 +166,7 @@ func (q *Queue) load() error {
 
 func (q *Queue) read() error {
 	err := q.db.Update(func(tx *bbolt.Tx) error {
-		for _, name := range [][]byte{payloads, groups, keys, order, about, pulls, leases} {
+		for _, name := range [][]byte{payloads, groups, keys, order, stateBucket, pulls, leases} {
 			if _, err := tx.CreateBucketIfNotExists(name); err != nil {
 				return err
 			}
@@ -179,7 +179,7 @@ func (q *Queue) read() error {
 	}
 
 	return q.db.View(func(tx *bbolt.Tx) error {
-		if data := tx.Bucket(about).Get(present); data != nil {
+		if data := tx.Bucket(stateBucket).Get(stateKey); data != nil {
 			if err := json.Unmarshal(data, &q.st); err != nil {
 				return err
 			}
@@ -217,7 +217,7 @@ func (q *Queue) change(do func(tx *bbolt.Tx, st *state, all *[]group) error) err
 			return err
 		}
 
-		return tx.Bucket(about).Put(present, data)
+		return tx.Bucket(stateBucket).Put(stateKey, data)
 	})
 	if err != nil {
 		return unavailable(err)
@@ -230,7 +230,7 @@ func (q *Queue) change(do func(tx *bbolt.Tx, st *state, all *[]group) error) err
 
 // unavailable adds a kind to an error of the file, unless it has one.
 func unavailable(err error) error {
-	if kind := fault.KindOf(err); kind != fault.Internal {
+	if err == nil || fault.KindOf(err) != fault.Internal {
 		return err
 	}
 

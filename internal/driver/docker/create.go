@@ -10,6 +10,7 @@ import (
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/client"
 
+	"github.com/rolloutd/rolloutd/internal/clock"
 	"github.com/rolloutd/rolloutd/internal/driver"
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
@@ -46,7 +47,7 @@ func (d *Driver) Create(ctx context.Context, id string, spec driver.Spec) error 
 			}
 		}
 
-		if err := wait(ctx, pause); err != nil {
+		if err := clock.Sleep(ctx, pause); err != nil {
 			return fault.Wrap(fault.Unavailable, err, "create sandbox %q", id)
 		}
 	}
@@ -118,17 +119,8 @@ func (d *Driver) await(ctx context.Context, id, containerID string) error {
 			return fault.Wrap(fault.Unavailable, errEnded, "sandbox %q", id)
 		}
 
-		if waitErr := wait(ctx, pause); waitErr != nil {
+		if waitErr := clock.Sleep(ctx, pause); waitErr != nil {
 			return fault.Wrap(fault.Unavailable, errors.Join(waitErr, err), "sandbox %q does not answer", id)
 		}
-	}
-}
-
-func wait(ctx context.Context, pause time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(pause):
-		return nil
 	}
 }

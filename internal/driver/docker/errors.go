@@ -11,6 +11,7 @@ import (
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/client"
 
+	"github.com/rolloutd/rolloutd/internal/clock"
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
@@ -54,7 +55,7 @@ func (d *Driver) lostError(ctx context.Context, id string, err error) error {
 			return d.failed(inspectErr, "look at sandbox %q", id)
 		case !lives(c.Container.State):
 			return fault.Wrap(fault.SandboxLost, err, "sandbox %q has ended", id)
-		case client.IsErrConnectionFailed(err) || wait(settle, pause) != nil:
+		case client.IsErrConnectionFailed(err) || clock.Sleep(settle, pause) != nil:
 			return d.failed(err, "dial sandbox %q", id)
 		}
 	}

@@ -150,7 +150,7 @@ func TestTaskFiles(t *testing.T) {
 	t.Parallel()
 	rc, f, st := newClient(t)
 
-	ref, err := st.PutFiles(t.Context(), map[string]string{"a.txt": "A"})
+	ref, err := st.PutArchive(t.Context(), map[string]string{"a.txt": "A"}, nil)
 	require.NoError(t, err)
 
 	for _, c := range []struct {

@@ -78,7 +78,7 @@ func (a *Activities) scale(ctx context.Context, in pool.Input) (pool.Status, err
 	if plan.Why != "" && plan.Why != in.Last.Did {
 		a.Log.InfoContext(
 			ctx,
-			"pool changed",
+			"pool planned",
 			"pool",
 			in.Spec.Name,
 			"why",
@@ -118,7 +118,6 @@ func (a *Activities) observe(ctx context.Context, in pool.Input, job Job) (o poo
 }
 
 // do marks hosts before it changes the job, so that a host that is removed takes no new sandbox.
-
 func (a *Activities) do(ctx context.Context, o pool.Observation, plan pool.Plan, job Job) error {
 	for _, m := range []struct {
 		hosts []string
