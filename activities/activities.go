@@ -27,7 +27,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/tool"
 )
 
-// Gateway is the model gateway of this host; *gateway.Client is one.
+// Gateway is the model gateway of this host; *gatewayapi.Client is one.
 type Gateway interface {
 	Ready(ctx context.Context, upstream string) error
 	Open(ctx context.Context, r gatewayapi.Route) error
@@ -51,7 +51,7 @@ type Backend struct {
 	Warm *host.WarmPool
 }
 
-// Options are the dependencies of activities. Network, Starts, Suspended, Lease and Logger are optional.
+// Options are the dependencies of activities.
 type Options struct {
 	// this host's stable id
 	Host string

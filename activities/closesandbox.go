@@ -20,7 +20,7 @@ func (a *Activities) CloseSandbox(ctx context.Context, in CloseInput) error {
 	if err != nil {
 		return err
 	}
-	// else an earlier createOnce has stored the log, and a new one would replace it
+	// else an earlier try has stored the log, and a new one would replace it
 	if _, err := a.o.Events.Find(in.Target); err == nil {
 		a.phase(in.Target, rollout.PhaseClosing)
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/text"
 )
 
-// phase logs the begin of a phase of the attempt, once.
+// phase logs the start of a phase of the attempt, once.
 func (a *Activities) phase(t Target, p rollout.Phase) { a.phaseAt(t, p, time.Now()) }
 
 func (a *Activities) phaseAt(t Target, p rollout.Phase, at time.Time) {
@@ -97,7 +97,7 @@ func (a *Activities) attemptEnded(ctx context.Context, in CollectInput) error {
 // maxCommand bounds a command in an event, in characters.
 const maxCommand = 1000
 
-// command logs the begin of a command of the task or, with a result, its end.
+// command logs the start of a command of the task or, with a result, its end.
 func command(log *eventlog.Log, stage string, number int, cmd string, res *rollout.CommandResult) {
 	key := stage + "/" + strconv.Itoa(number)
 	cmd = text.HeadUTF8(cmd, maxCommand)

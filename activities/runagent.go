@@ -74,7 +74,7 @@ func (a *Activities) endOutOfMemory(ctx context.Context, t Target, err error) (*
 	}
 
 	route, statusErr := a.o.Gateway.Status(ctx, t.SandboxID())
-	// the next createOnce of the activity asks again
+	// the next try of the activity asks again
 	if fault.Is(statusErr, fault.Unavailable) {
 		return nil, statusErr
 	}

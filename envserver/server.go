@@ -237,7 +237,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 
 	done := make(chan struct{})
-	// ends with the last socket, which closeWait bounds
+	// ends with the last socket; wsio bounds the closing handshake of each
 	go func() {
 		defer close(done)
 

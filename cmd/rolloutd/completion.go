@@ -120,7 +120,7 @@ func completeFile(connect func() *client.Client) cobra.CompletionFunc {
 	}
 }
 
-// groupFlag completes the value of --group, and returns a function that resolves a unique begin of an id.
+// groupFlag completes the value of --group, and returns a function that resolves a unique prefix of an id.
 func groupFlag(cmd *cobra.Command, connect func() *client.Client, id *string) func(context.Context) error {
 	completeFlag(cmd, "group", completeFrom(connect, (*client.Client).GroupIDs))
 

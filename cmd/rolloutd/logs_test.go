@@ -82,7 +82,7 @@ func rolloutsServer(t *testing.T) map[string]string {
 	return map[string]string{"ROLLOUTD_SERVER": srv.URL}
 }
 
-// The begin of an id stands for the id if it is the only one; one that exists itself never stands for another.
+// A prefix of an id stands for the id if it is the only one; one that exists itself never stands for another.
 func TestIDsMayBeShortened(t *testing.T) {
 	t.Parallel()
 
@@ -94,7 +94,7 @@ func TestIDsMayBeShortened(t *testing.T) {
 
 	code, _, errText = rolloutd(t.Context(), vars, "logs", "ab")
 	require.Equal(t, 1, code)
-	require.Contains(t, errText, `"ab" is the begin of several ids, abd, abc-1: give more of it`)
+	require.Contains(t, errText, `"ab" is a prefix of several ids, abd, abc-1: give more of it`)
 
 	code, out, errText = rolloutd(t.Context(), vars, "logs", "whole")
 	require.Zero(t, code, errText)
@@ -114,7 +114,7 @@ func TestIDsMayBeShortened(t *testing.T) {
 
 	code, _, errText = rolloutd(t.Context(), vars, "regrade", taskFile(t, "instruction: x\n"), "ab")
 	require.Equal(t, 1, code)
-	require.Contains(t, errText, `"ab" is the begin of several ids`)
+	require.Contains(t, errText, `"ab" is a prefix of several ids`)
 }
 
 // Shells complete ids, names and the values of flags.

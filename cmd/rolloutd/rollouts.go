@@ -24,7 +24,7 @@ func rolloutID(cmd *cobra.Command, args []string) error {
 }
 
 // takesID makes a command complete the ids of rollouts and groups, and returns a function that resolves a unique
-// begin of one.
+// prefix of one.
 func takesID(cmd *cobra.Command, connect func() *client.Client) func(context.Context, string) (string, error) {
 	return takes(cmd, connect, (*client.Client).IDs, (*client.Client).Resolve)
 }

@@ -31,7 +31,7 @@ type Env struct {
 	Suspended *clock.SuspendMonitor
 }
 
-// Model makes model calls on the rollout's route; *gateway.Model documents the methods.
+// Model makes model calls on the rollout's route; *gatewayapi.Model documents the methods.
 type Model interface {
 	Call(ctx context.Context, id, api string, request []byte) (gatewayapi.Reply, error)
 	CallByMessages(ctx context.Context, id string, request []byte, fallback string) (gatewayapi.Reply, error)

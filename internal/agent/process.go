@@ -17,7 +17,7 @@ const MaxLaunches = 3
 // ProcessName is the name of a launch's process, for agents that are a process in the sandbox.
 func ProcessName(launch int) string { return "agent-" + strconv.Itoa(launch) }
 
-// Processes matches the process names of all launches, see gateway.Route.Origin.
+// Processes matches the process names of all launches, see gatewayapi.Route.Origin.
 const Processes = "agent-*"
 
 // OpenProcess finds the process of a launch, or starts the process that command returns. launch is as in

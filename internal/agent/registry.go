@@ -29,7 +29,7 @@ type Kind struct {
 	// OnHost: the agent runs on the host and calls its model by Env.Model. Its sandbox has no model channel.
 	OnHost bool
 	// Descendants: model calls of the processes that the agent's process starts for them count as the agent's own,
-	// those of tools do not; see gateway.Route.OriginChildren.
+	// those of tools do not; see gatewayapi.Route.OriginChildren.
 	Descendants bool
 }
 

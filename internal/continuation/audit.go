@@ -21,7 +21,7 @@ type Link struct {
 	More []int32
 
 	// Loose is the number of ids at the end of a prompt that the template may write otherwise once a reply follows,
-	// such as the begin of a thought.
+	// such as the beginning of a thought.
 	Loose int
 }
 

@@ -50,7 +50,7 @@ func (v *vocabulary) chain(opening string, links ...string) continuation.Chain {
 	return c
 }
 
-// Only replies may differ from what the template shows, and the begin of a reply in front of one.
+// Only replies may differ from what the template shows, and the beginning of a reply in front of one.
 func TestAudit(t *testing.T) {
 	t.Parallel()
 
@@ -178,7 +178,7 @@ func TestContinue(t *testing.T) {
 	add := []json.RawMessage{json.RawMessage(`{"role":"user","content":"next"}`)}
 
 	for name, one := range map[string]struct {
-		// of a message, and of the begin of a reply
+		// of a message, and of the beginning of a reply
 		message, begin string
 		end            continuation.End
 		stop           string
@@ -186,15 +186,15 @@ func TestContinue(t *testing.T) {
 		loose          int
 		why            string
 	}{
-		"one token":     {"ROLE: TEXT end nl", "bot:", continuation.End{Stopped: true}, "end", "nl user: next end nl bot:", 0, ""},
-		"begin of more": {"ROLE: TEXT end nl", "bot: think", continuation.End{Stopped: true}, "end", "nl user: next end nl bot: think", 1, ""},
-		"several":       {"ROLE: TEXT close end nl", "bot:", continuation.End{Stopped: true}, "end", "nl user: next close end nl bot:", 0, ""},
-		"other token":   {"ROLE: TEXT end nl", "bot:", continuation.End{Stopped: true}, "over", "", 0, "stop_not_found"},
-		"no text":       {"ROLE: end", "bot:", continuation.End{Stopped: true}, "end", "", 0, "no_common_end"},
-		"cut off":       {"ROLE: TEXT end", "bot:", continuation.End{}, "x", "end user: next end bot:", 0, ""},
-		"in a thought":  {"ROLE: TEXT end", "bot: think", continuation.End{}, "x", "", 0, "truncated"},
-		"after one":     {"ROLE: TEXT end", "bot: think", continuation.End{Closes: true}, "x", "end user: next end bot: think", 1, ""},
-		"in its own":    {"ROLE: TEXT end", "bot:", continuation.End{Opens: true}, "x", "", 0, "truncated"},
+		"one token":         {"ROLE: TEXT end nl", "bot:", continuation.End{Stopped: true}, "end", "nl user: next end nl bot:", 0, ""},
+		"beginning of more": {"ROLE: TEXT end nl", "bot: think", continuation.End{Stopped: true}, "end", "nl user: next end nl bot: think", 1, ""},
+		"several":           {"ROLE: TEXT close end nl", "bot:", continuation.End{Stopped: true}, "end", "nl user: next close end nl bot:", 0, ""},
+		"other token":       {"ROLE: TEXT end nl", "bot:", continuation.End{Stopped: true}, "over", "", 0, "stop_not_found"},
+		"no text":           {"ROLE: end", "bot:", continuation.End{Stopped: true}, "end", "", 0, "no_common_end"},
+		"cut off":           {"ROLE: TEXT end", "bot:", continuation.End{}, "x", "end user: next end bot:", 0, ""},
+		"in a thought":      {"ROLE: TEXT end", "bot: think", continuation.End{}, "x", "", 0, "truncated"},
+		"after one":         {"ROLE: TEXT end", "bot: think", continuation.End{Closes: true}, "x", "end user: next end bot: think", 1, ""},
+		"in its own":        {"ROLE: TEXT end", "bot:", continuation.End{Opens: true}, "x", "", 0, "truncated"},
 	} {
 		v := &vocabulary{}
 		render := func(_ context.Context, messages []json.RawMessage) ([]int32, error) {

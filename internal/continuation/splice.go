@@ -27,7 +27,7 @@ type End struct {
 type Call struct{ ID, Name string }
 
 // Splicer finds the ids that a chat template appends to a reply for the following messages: the rest of the
-// end of the turn, the new messages, and the begin of the next reply.
+// end of the turn, the new messages, and the beginning of the next reply.
 //
 // It renders two short conversations that differ only in the last words of the assistant, followed by the new
 // messages. The common end of their prompts begins within the end of the turn. It has the engine's own token
@@ -46,7 +46,7 @@ type Splicer struct {
 	bare []int32
 }
 
-// probe is the begin of a short conversation whose assistant has said a word.
+// probe is the beginning of a short conversation whose assistant has said a word.
 func probe(word string, calls []Call) []json.RawMessage {
 	m := map[string]any{"role": "assistant", "content": word}
 	if len(calls) > 0 {

@@ -21,7 +21,6 @@ import (
 )
 
 // Version is this build's version; the linker sets it.
-// the linker sets variables only
 var Version = "dev"
 
 // Roles selects the roles of a process.

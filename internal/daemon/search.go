@@ -34,7 +34,7 @@ func (s searchable) List(ctx context.Context, f rollout.Filter) (rollout.Page, e
 	return page, s.search.correct(ctx, page.Rollouts)
 }
 
-// endedCursor is the begin of a cursor in the part of a list that the index has.
+// endedCursor is the prefix of a cursor in the part of a list that the index has.
 const endedCursor = "ended."
 
 // listOfMemo lists the running rollouts that a filter selects by Temporal, which reads them all, and below them by the

@@ -63,7 +63,7 @@ type Spec struct {
 	Labels map[string]string
 }
 
-// Volume is a folder that begins empty and lives as long as the sandbox that others are beside of.
+// Volume is a folder that begins empty and lives as long as the sandbox that others stand beside.
 type Volume struct {
 	Name string
 
@@ -72,7 +72,7 @@ type Volume struct {
 	ReadOnly bool
 }
 
-// Main is the sandbox to which the volumes belong: that of the id, or the one it is beside of.
+// Main is the sandbox to which the volumes belong: that of the id, or the one that it stands beside.
 func (s Spec) Main(id string) string { return cmp.Or(s.Beside, id) }
 
 // IsVerifier reports whether the sandbox is one in which work is graded.
@@ -89,7 +89,7 @@ const (
 	// PurposeAgent, PurposeVerifier or PurposeWarm
 	LabelPurpose = "purpose"
 
-	// of PurposeService: the purpose of the sandbox that it is beside of
+	// of PurposeService: the purpose of the sandbox that it stands beside
 	LabelBeside = "beside"
 
 	// of PurposeWarm: the jobs that its agent can take

@@ -16,7 +16,7 @@ const (
 	Invalid Kind = "Invalid"
 	// Unauthorized: the caller has no right to do this.
 	Unauthorized Kind = "Unauthorized"
-	// NotFound: the thing named does not exist (any more).
+	// NotFound: the thing named does not, or no longer, exist.
 	NotFound Kind = "NotFound"
 	// Conflict: the thing exists already and differs from what was asked.
 	Conflict Kind = "Conflict"

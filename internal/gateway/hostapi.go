@@ -14,7 +14,7 @@ import (
 //
 //	POST /routes/{id}/v1/chat/completions, …/completions, …/responses, …/messages
 //	GET  /routes/{id}/v1/models
-//	POST /routes/{id}/tokenize    gateway.TokenizeRequest → gateway.Tokens
+//	POST /routes/{id}/tokenize    gatewayapi.TokenizeRequest → gatewayapi.Tokens
 func (s *Server) HostAPI() map[string]func(http.ResponseWriter, *http.Request) error {
 	all := map[string]func(http.ResponseWriter, *http.Request) error{
 		"GET " + gatewayapi.ModelPath + "/models": s.ofRoute(func(_ *route, w http.ResponseWriter, _ *http.Request) {

@@ -37,7 +37,7 @@ var (
 	errHungUp  = errors.New("agent hung up")
 )
 
-// route is the running state of a gateway.Route.
+// route is the running state of a gatewayapi.Route.
 type route struct {
 	gatewayapi.Route
 

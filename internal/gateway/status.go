@@ -41,7 +41,7 @@ func (s *Server) Serving(ctx context.Context) (context.Context, context.CancelFu
 	return ctx, func() { stop(); cancel(nil) }
 }
 
-// Turns lists the recorded calls of a route after the first n, in the order they ended, at most gateway.MaxTurns.
+// Turns lists the recorded calls of a route after the first n, in the order they ended, at most gatewayapi.MaxTurns.
 func (s *Server) Turns(id string, n int) ([]gatewayapi.Turn, error) {
 	r, err := s.route(id)
 	if err != nil || r.trace == nil {

@@ -184,8 +184,8 @@ func (g *Grader) grade(ctx context.Context, job Job) (Record, error) {
 	}
 }
 
-// servicesLost is the loss of a service that the tests may have asked, after a grading with the error err: what they
-// found is no grade.
+// servicesLost returns an error if a service that the tests may have used is lost: their result is then no grade. err is
+// that of the grading.
 func (g *Grader) servicesLost(ctx context.Context, job Job, err error) error {
 	var f *failure
 	if job.Services == "" || job.Verifier.Image != "" || err != nil && !errors.As(err, &f) {

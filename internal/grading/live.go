@@ -60,7 +60,8 @@ func (g *Grader) still(ctx context.Context, sb *sandbox.Sandbox, t rollout.Targe
 	return sb.KillAll(ctx)
 }
 
-// noteListeners stores the ports of the agent's processes, if there are any. What it cannot find out is only not noted.
+// noteListeners stores the ports of the agent's processes, if there are any. If they cannot be listed, it
+// stores nothing: the note is optional.
 func (g *Grader) noteListeners(ctx context.Context, sb *sandbox.Sandbox, t rollout.Target) error {
 	left, err := sb.Listeners(ctx)
 	if err != nil || len(left.Ports) == 0 {
@@ -255,7 +256,7 @@ func (s *services) connect(ctx context.Context, port int, conn io.ReadWriteClose
 	sending.Wait()
 }
 
-// closeWrite tells the service that no more comes. Not every driver's connections can say so.
+// closeWrite tells the service that the stream has ended. Not every driver's connections can say so.
 func closeWrite(conn net.Conn) error {
 	half, ok := conn.(interface{ CloseWrite() error })
 	if !ok {

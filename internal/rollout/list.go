@@ -31,7 +31,7 @@ type Filter struct {
 	// ModelVersion is the version of the weights that the first reply named
 	ModelVersion string
 
-	// begin of the id
+	// prefix of the id
 	IDPrefix string
 
 	// IDs selects these rollouts alone, at most MaxIDs; empty: all
@@ -123,7 +123,7 @@ func (f Filter) Validate() error {
 	case f.Outcome != "" && !slices.Contains(Outcomes(), f.Outcome):
 		return fault.Field("outcome", "must be one of %s; got %q", OutcomeNames(), f.Outcome)
 	case f.IDPrefix != "" && CheckID(f.IDPrefix) != nil:
-		return fault.Field("id_prefix", "must be the begin of an id, got %q", f.IDPrefix)
+		return fault.Field("id_prefix", "must be a prefix of an id, got %q", f.IDPrefix)
 	case len(f.IDs) > MaxIDs || slices.ContainsFunc(f.IDs, func(id string) bool { return CheckID(id) != nil }):
 		return fault.Field("ids", "must be at most %d ids with commas, got %d: %q", MaxIDs, len(f.IDs), f.IDs)
 	case f.Detail && f.Limit > MaxDetail:
@@ -328,7 +328,7 @@ const MaxVersions = 100
 type VersionCounts struct {
 	Version string `json:"version"`
 
-	// FirstSeen is the begin of the first call, of any selected rollout, whose reply named the version.
+	// FirstSeen is the start of the first call, of any selected rollout, whose reply named the version.
 	FirstSeen time.Time `json:"first_seen"`
 	Rollouts  int       `json:"rollouts"`
 	RewardCounts

@@ -101,7 +101,7 @@ type bufferedConn struct {
 
 func (c *bufferedConn) Read(p []byte) (int, error) { return c.r.Read(p) }
 
-// CloseWrite tells the other end that no more comes, where the driver's connections can.
+// CloseWrite tells the other end that the stream has ended, where the driver's connections can.
 func (c *bufferedConn) CloseWrite() error {
 	half, ok := c.Conn.(interface{ CloseWrite() error })
 	if !ok {

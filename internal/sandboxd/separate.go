@@ -78,7 +78,7 @@ type Separation struct {
 	Processes uint64
 }
 
-// confine drops the capabilities of this process that it needs no more, and sets the filter.
+// confine drops the capabilities of this process that it no longer needs, and sets the filter.
 func (o Separation) confine() error {
 	own, bounding := uint32(kept), uint32(passed)
 	if o.Agent.IsRoot() {

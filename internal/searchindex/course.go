@@ -27,7 +27,7 @@ type course struct {
 	Sequences int `json:"sequences,omitempty"`
 }
 
-// seen is a version of the weights, and the begin of the first call whose reply named it.
+// seen is a version of the weights, and the start of the first call whose reply named it.
 type seen struct {
 	Version string `json:"version"`
 	At      int64  `json:"at"`

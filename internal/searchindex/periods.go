@@ -68,7 +68,7 @@ type axis struct {
 	list          []rollout.Period
 }
 
-// at is the begin of a period.
+// at is the start of a period.
 func (x axis) at(i int) time.Time { return time.UnixMicro(x.begin + int64(i)*x.length).UTC() }
 
 // spread calls add with each period that spans touch, and with the share of the period's time that they have.

@@ -101,7 +101,7 @@ func (x *Index) page(ctx context.Context, s selection, o order, limit int) (roll
 }
 
 // match returns the expression of FTS5 for a query: all its words, where "a phrase" is one and a word with * at its end
-// is the begin of words. Each is quoted, so that nothing else of a query is syntax.
+// is a prefix of words. Each is quoted, so that nothing else of a query is syntax.
 func match(query string) string {
 	var words []string
 

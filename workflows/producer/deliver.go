@@ -297,7 +297,7 @@ func (p *run) anyStale() bool {
 	return slices.ContainsFunc(p.state.Running, func(g producer.RunningGroup) bool { return g.ReportedAt.IsZero() })
 }
 
-// unreportedGroups returns the running groups without a recent report; those that must be looked up come first.
+// unreportedGroups returns running groups without a recent report, at most lookAtOnce. The next look takes the others.
 func (p *run) unreportedGroups() []string {
 	now := workflow.Now(p.ctx)
 

@@ -94,7 +94,7 @@ func (p *run) noRoom() string {
 	p.statusDue = true
 
 	if p.sinkError != "" {
-		// what it last said may be over
+		// its last status may be outdated
 		return "sink " + p.spec.Sink + " does not answer" + waitingText(p.sinkError)
 	}
 

@@ -40,7 +40,7 @@ type API struct {
 	calls, failed atomic.Int64
 	mu            sync.Mutex
 
-	// rollouts by trajectoryKey
+	// rollouts by the key of their trajectory
 	rolloutIDs map[string]string
 
 	// without a Keeper

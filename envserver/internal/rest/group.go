@@ -64,7 +64,7 @@ type groupRequest struct {
 
 type groupAbortRequest struct {
 	groupRequest
-	Reason string `json:"reason" description:"name for display"`
+	Reason string `json:"reason" description:"reason, for display"`
 }
 
 type groupAbortAnswer struct {
@@ -76,7 +76,7 @@ type groupAbortAnswer struct {
 type groupListRequest struct {
 	Status   string `query:"status" enum:"running,done"`
 	TaskID   string `query:"task_id"`
-	IDPrefix string `query:"id_prefix" description:"begin of the ids"`
+	IDPrefix string `query:"id_prefix" description:"prefix of the ids"`
 	Limit    int    `query:"limit" minimum:"1" maximum:"1000" default:"50" description:"number of groups in a page"`
 	Cursor   string `query:"cursor" description:"position to continue from: next of the previous page"`
 }

@@ -85,7 +85,7 @@ type producerChangeRequest struct {
 
 type producerAbortRequest struct {
 	producerRequest
-	Reason string `json:"reason" description:"name for display"`
+	Reason string `json:"reason" description:"reason, for display"`
 }
 
 type producerAnswer struct {
@@ -96,7 +96,7 @@ type producerAnswer struct {
 // producerListRequest selects producers; a missing parameter selects all.
 type producerListRequest struct {
 	Status   string `query:"status" enum:"running,done"`
-	IDPrefix string `query:"id_prefix" description:"begin of the ids"`
+	IDPrefix string `query:"id_prefix" description:"prefix of the ids"`
 	Limit    int    `query:"limit" minimum:"1" maximum:"1000" default:"50" description:"number of producers in a page"`
 	Cursor   string `query:"cursor" description:"position to continue from: next of the previous page"`
 }

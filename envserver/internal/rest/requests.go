@@ -21,7 +21,7 @@ type eventsRequest struct {
 
 type abortRequest struct {
 	rolloutRequest
-	Reason string `json:"reason" description:"name for display"`
+	Reason string `json:"reason" description:"reason, for display"`
 }
 
 // selectRequest selects rollouts; a missing parameter selects all.
@@ -33,7 +33,7 @@ type selectRequest struct {
 	Model        string  `query:"model"`
 	Agent        string  `query:"agent" description:"name of an agent"`
 	Endpoint     string  `query:"endpoint" description:"name of a model endpoint, or its host and port"`
-	IDPrefix     string  `query:"id_prefix" description:"begin of the ids"`
+	IDPrefix     string  `query:"id_prefix" description:"prefix of the ids"`
 	IDs          string  `query:"ids" description:"ids with commas, at most 100: these rollouts alone; only rollouts that have ended"`
 	MinReward    float64 `query:"min_reward" description:"least reward; a rollout without a reward is not listed"`
 	MaxReward    float64 `query:"max_reward" description:"greatest reward; a rollout without a reward is not listed"`

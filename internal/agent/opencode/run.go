@@ -173,7 +173,7 @@ func (r *run) follow(ctx context.Context) (agent.Status, error) {
 // it and return nothing new.
 func (r *run) paused(ctx context.Context) bool {
 	st, err := r.box.Status(ctx, r.process())
-	// after an error, look finds the reason
+	// after an error, readStatus finds the reason
 	return err == nil && st.Paused
 }
 
@@ -190,7 +190,7 @@ func (r *run) observe(ctx context.Context, e event) {
 	}
 }
 
-// catchUp reports the whole session. If it fails, the next look finds the reason.
+// catchUp reports the whole session. If it fails, the next readStatus finds the reason.
 func (r *run) catchUp(ctx context.Context) {
 	r.missed = r.report.all(ctx, r.api()) != nil
 }

@@ -23,7 +23,7 @@ const (
 // long for the end of the pause.
 const gatewayPatience = 3 * time.Minute
 
-// startGrace is the longest time between an agent's first launch and the begin of its time.
+// startGrace is the longest time between an agent's first launch and the start of its time.
 const startGrace = 5 * time.Minute
 
 // attachGrace is how long a watch that attaches to an agent whose time or route has ended waits at most for

@@ -28,14 +28,14 @@ const (
 	// longestWait bounds the wait for a change, in case one is missed.
 	longestWait = time.Minute
 	// routePause is the minimum time between two changes of the route. It merges the end of a call and the
-	// begin of the next one into one change: handling a change costs as much as the calls.
+	// start of the next one into one change: handling a change costs as much as the calls.
 	routePause = 100 * time.Millisecond
 	// maxTranscripts is how many transcripts are in memory at once. One of 32 MiB takes about four times
 	// that while it is saved.
 	maxTranscripts = 2
 )
 
-// Gateway is what the watch uses of the model gateway; *gateway.Client is one.
+// Gateway is what the watch uses of the model gateway; *gatewayapi.Client is one.
 type Gateway interface {
 	Status(ctx context.Context, route string) (gatewayapi.RouteStatus, error)
 	Watch(route string, since int64, pause time.Duration) (changes <-chan *gatewayapi.Change, stop func())

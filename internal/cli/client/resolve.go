@@ -17,7 +17,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// maxCandidates bounds the ids of each kind that are compared with the begin of an id.
+// maxCandidates bounds the ids of each kind that are compared with a prefix of an id.
 const maxCandidates = 100
 
 // wholeID is the length of the ids that servers give.
@@ -90,7 +90,7 @@ func Ambiguous(begin string, ids []string) error {
 
 	return fault.New(
 		fault.Invalid,
-		"%q is the begin of several ids, %s%s: give more of it",
+		"%q is a prefix of several ids, %s%s: give more of it",
 		begin,
 		strings.Join(ids, ", "),
 		more,

@@ -217,7 +217,7 @@ func (s *Atropos) register(ctx context.Context) error {
 	return s.notes.Save(ctx, registrationNote, s.reg)
 }
 
-// Disconnect tells the trainer that the environment sends no more. The next delivery registers it again.
+// Disconnect tells the trainer that the environment sends nothing further. The next delivery registers it again.
 func (s *Atropos) Disconnect(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -65,7 +65,7 @@ type Episode struct {
 	endedCalls int
 	used       []string
 
-	// begin of the last of them in the log
+	// start of the last of them in the log
 	lastAt time.Time
 
 	// that has joined; "": none

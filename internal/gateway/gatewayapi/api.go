@@ -141,7 +141,7 @@ const (
 	ReadyPath = "/ready/{name}"
 )
 
-// upstreamPath belongs to the trainer API, as tracePath does.
+// UpstreamPath is the path of an endpoint in the trainer API.
 const UpstreamPath = "/upstreams/{name}"
 
 // Purposes name the shared secrets of the two APIs; see seal.Key.Token.

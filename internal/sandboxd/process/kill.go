@@ -24,7 +24,7 @@ const stopTime = time.Second
 const tracerTime = time.Second
 
 // Kill ends p, its session and its descendants, and waits for their end. It does not find a descendant that
-// has left the session and lost its parents; killAll does.
+// has left the session and lost its parents; KillAll does.
 func (t *Table) Kill(p *Process) error { return killTree(p.pid, p.Running) }
 
 // killTree kills the session and the descendants of the process pid, which lives while alive returns true.

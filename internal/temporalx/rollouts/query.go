@@ -49,7 +49,7 @@ func queryOf(workflow string, f rollout.Filter, labels []label) string {
 	return strings.Join(append(terms, bounds(f)...), " AND ")
 }
 
-// workflowIDOf is the id of a workflow of that type, or the begin of one.
+// workflowIDOf is the id of a workflow of that type, or a prefix of one.
 func workflowIDOf(workflow, id string) string {
 	switch workflow {
 	case rollout.GroupWorkflowName:

@@ -74,7 +74,8 @@ type longPart struct {
 	Blocks []extent `json:"blocks"`
 }
 
-// sequenceBlocks is a tokens.View without tokens and the summary, and tokenBlocks of blockTokens tokens.
+// sequenceBlocks has the places of a tokens.View, without its tokens and its summary, and of the sequence's tokenBlocks, of
+// blockTokens tokens each.
 type sequenceBlocks struct {
 	View   extent   `json:"view"`
 	Length int      `json:"length"`
