@@ -14,6 +14,7 @@ import (
 	"github.com/rolloutd/rolloutd/envserver/internal/executor"
 	"github.com/rolloutd/rolloutd/envserver/internal/httpio"
 	"github.com/rolloutd/rolloutd/envserver/internal/web"
+	"github.com/rolloutd/rolloutd/internal/input/bearer"
 	"github.com/rolloutd/rolloutd/internal/network/listen"
 )
 
@@ -75,12 +76,7 @@ func token(r *http.Request) string {
 		return password
 	}
 
-	scheme, t, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	if !strings.EqualFold(scheme, "Bearer") {
-		return ""
-	}
-
-	return strings.TrimSpace(t)
+	return bearer.Token(r)
 }
 
 // sameOrigin accepts handshakes from outside of web pages, from our own page, and from allowed ones.

@@ -21,6 +21,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/host/hostapi"
 	"github.com/rolloutd/rolloutd/internal/image"
+	"github.com/rolloutd/rolloutd/internal/input/bearer"
 	"github.com/rolloutd/rolloutd/internal/network/egress"
 	"github.com/rolloutd/rolloutd/internal/network/listen"
 	"github.com/rolloutd/rolloutd/internal/retention"
@@ -285,7 +286,7 @@ func admit(tokens []envserver.Token, next http.Handler) http.Handler {
 	}
 
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		t, ok := envserver.FindToken(tokens, strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "))
+		t, ok := envserver.FindToken(tokens, bearer.Token(r))
 		switch {
 		case r.Method == http.MethodOptions, ok && t.Scope == envserver.ScopeOperator:
 			next.ServeHTTP(w, r)

@@ -1,16 +1,14 @@
 package toolservice
 
 import (
-	"crypto/sha256"
-	"crypto/subtle"
 	"encoding/json"
 	"log/slog"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/rolloutd/rolloutd/internal/episode"
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/input/bearer"
 )
 
 const (
@@ -41,11 +39,8 @@ func (t *Table) Handler(token string, log *slog.Logger) http.Handler {
 	mux.HandleFunc("POST /episodes/{id}/list", a.answering(a.list))
 	mux.HandleFunc("GET /episodes/{id}/tar", a.answering(a.tar))
 
-	want := sha256.Sum256([]byte(token))
-
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		given, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-		if got := sha256.Sum256([]byte(given)); subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
+		if !bearer.Has(r, token) {
 			fail(w, fault.New(fault.Unauthorized, "wrong or missing token"))
 			return
 		}

@@ -1,35 +1,21 @@
 package admin
 
 import (
-	"crypto/sha256"
-	"crypto/subtle"
 	"encoding/json"
 	"net/http"
-	"strings"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/gateway/gatewayapi"
+	"github.com/rolloutd/rolloutd/internal/input/bearer"
 )
 
 // maxRequest bounds a request of the admin and the trainer API, in bytes.
 const maxRequest = 1 << 20
 
-// authorized requires one of the tokens. It compares the hashes of all of them in constant time.
+// authorized requires one of the tokens.
 func authorized(next http.Handler, tokens ...string) http.Handler {
-	wanted := make([][sha256.Size]byte, len(tokens))
-	for i, t := range tokens {
-		wanted[i] = sha256.Sum256([]byte(t))
-	}
-
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		token, _ := strings.CutPrefix(req.Header.Get("Authorization"), "Bearer ")
-
-		got, known := sha256.Sum256([]byte(token)), 0
-		for i := range wanted {
-			known |= subtle.ConstantTimeCompare(got[:], wanted[i][:])
-		}
-
-		if known != 1 {
+		if !bearer.Has(req, tokens...) {
 			fail(w, fault.New(fault.Unauthorized, "wrong or missing token"))
 			return
 		}

@@ -2,7 +2,6 @@ package hostapi
 
 import (
 	"context"
-	"crypto/subtle"
 	"encoding/json"
 	"net/http"
 	"strconv"
@@ -11,6 +10,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/eventlog"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/host/fleet"
+	"github.com/rolloutd/rolloutd/internal/input/bearer"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/seal"
 )
@@ -63,10 +63,10 @@ func Handler(o Options) http.Handler {
 		return o.status(w, r)
 	}))
 
-	token := []byte("Bearer " + o.Key.Token(purpose))
+	token := o.Key.Token(purpose)
 
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if subtle.ConstantTimeCompare([]byte(r.Header.Get("Authorization")), token) != 1 {
+		if !bearer.Has(r, token) {
 			refuse(w, fault.New(fault.Unauthorized, "the token of the deployment is needed"))
 			return
 		}

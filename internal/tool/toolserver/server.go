@@ -3,15 +3,13 @@ package toolserver
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"crypto/subtle"
 	"encoding/json"
 	"log/slog"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 
+	"github.com/rolloutd/rolloutd/internal/input/bearer"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/idempotent"
 	"github.com/rolloutd/rolloutd/internal/tool"
 	"golang.org/x/sync/semaphore"
@@ -151,18 +149,15 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request) {
 
 // refuse answers a request without the token and reports whether it did.
 func (s *Server) refuse(w http.ResponseWriter, r *http.Request) bool {
-	header := r.Header.Get("Authorization")
-	scheme, token, _ := strings.Cut(header, " ")
-	got, want := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(s.o.Token))
 	status, detail := 0, ""
 
 	switch {
 	case s.o.Token == "":
-	case header == "":
+	case r.Header.Get("Authorization") == "":
 		status, detail = http.StatusUnauthorized, "Missing Authorization header"
-	case !strings.EqualFold(scheme, "bearer"):
+	case bearer.Token(r) == "":
 		status, detail = http.StatusUnauthorized, "Invalid Authorization header"
-	case subtle.ConstantTimeCompare(got[:], want[:]) != 1:
+	case !bearer.Has(r, s.o.Token):
 		status, detail = http.StatusForbidden, "Invalid token"
 	}
 
