@@ -52,24 +52,8 @@ func (o ownedGroups) StartGroup(ctx context.Context, g rollout.GroupSpec) (rollo
 	return state, err
 }
 
-// check returns the same fault.NotFound for another caller's group as for one that does not exist.
 func (o ownedGroups) check(ctx context.Context, id string) error {
-	missing := fault.New(fault.NotFound, "no group %q", id)
-	if rollout.CheckID(id) != nil {
-		return missing
-	}
-
-	caller := CallerOf(ctx)
-	if caller.Scope == ScopeOperator {
-		return nil
-	}
-
-	owner, err := o.all.GroupOwner(ctx, id)
-	if fault.Is(err, fault.NotFound) || err == nil && !caller.may(owner) {
-		return missing
-	}
-
-	return err
+	return checkOwner(ctx, "group", id, o.all.GroupOwner)
 }
 
 func (o ownedGroups) Group(ctx context.Context, id string) (rollout.GroupState, error) {
@@ -106,9 +90,5 @@ func (o ownedGroups) GroupOwner(ctx context.Context, id string) (string, error) 
 
 // Groups lists all groups to operators, and to others their own.
 func (o ownedGroups) Groups(ctx context.Context, f rollout.Filter) (rollout.GroupPage, error) {
-	if caller := CallerOf(ctx); caller.Scope != ScopeOperator {
-		f.Owner = caller.Name
-	}
-
-	return o.all.Groups(ctx, f)
+	return o.all.Groups(ctx, visible(ctx, f))
 }

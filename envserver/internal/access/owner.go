@@ -62,9 +62,13 @@ func (o owned) Start(ctx context.Context, spec rollout.Spec) (rollout.State, err
 	return state, err
 }
 
-// check returns the same fault.NotFound for another caller's rollout as for one that does not exist.
 func (o owned) check(ctx context.Context, id string) error {
-	missing := fault.New(fault.NotFound, "no rollout %q", id)
+	return checkOwner(ctx, "rollout", id, o.all.Owner)
+}
+
+// checkOwner returns the same fault.NotFound for what another caller has started as for what does not exist.
+func checkOwner(ctx context.Context, noun, id string, ownerOf func(context.Context, string) (string, error)) error {
+	missing := fault.New(fault.NotFound, "no %s %q", noun, id)
 	if rollout.CheckID(id) != nil {
 		return missing
 	}
@@ -74,13 +78,12 @@ func (o owned) check(ctx context.Context, id string) error {
 		return nil
 	}
 
-	owner, err := o.all.Owner(ctx, id)
-	switch {
-	case fault.Is(err, fault.NotFound), err == nil && !caller.may(owner):
+	owner, err := ownerOf(ctx, id)
+	if fault.Is(err, fault.NotFound) || err == nil && !caller.may(owner) {
 		return missing
-	default:
-		return err
 	}
+
+	return err
 }
 
 func (o owned) State(ctx context.Context, id string) (rollout.State, error) {

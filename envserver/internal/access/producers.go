@@ -57,24 +57,8 @@ func (o ownedProducers) StartProducer(ctx context.Context, p producer.Spec) (pro
 	return state, err
 }
 
-// check returns the same fault.NotFound for another caller's producer as for one that does not exist.
 func (o ownedProducers) check(ctx context.Context, id string) error {
-	missing := fault.New(fault.NotFound, "no producer %q", id)
-	if rollout.CheckID(id) != nil {
-		return missing
-	}
-
-	caller := CallerOf(ctx)
-	if caller.Scope == ScopeOperator {
-		return nil
-	}
-
-	owner, err := o.all.ProducerOwner(ctx, id)
-	if fault.Is(err, fault.NotFound) || err == nil && !caller.may(owner) {
-		return missing
-	}
-
-	return err
+	return checkOwner(ctx, "producer", id, o.all.ProducerOwner)
 }
 
 func (o ownedProducers) Producer(ctx context.Context, id string) (producer.State, error) {
@@ -111,9 +95,5 @@ func (o ownedProducers) AbortProducer(ctx context.Context, id, reason string) (b
 
 // Producers lists all producers to operators, and to others their own.
 func (o ownedProducers) Producers(ctx context.Context, f rollout.Filter) (producer.Page, error) {
-	if caller := CallerOf(ctx); caller.Scope != ScopeOperator {
-		f.Owner = caller.Name
-	}
-
-	return o.all.Producers(ctx, f)
+	return o.all.Producers(ctx, visible(ctx, f))
 }
