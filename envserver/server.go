@@ -282,7 +282,7 @@ func (s *Server) sessionEnded(ended *session.Session, cause error) {
 	}
 	// Act as the client, so that only its own rollouts end, whatever ids it has named.
 	client := access.WithCaller(context.Background(), access.Token{Name: ended.Owner, Scope: access.ScopeClient})
-	if s.env.Play != nil && ended.Closed() {
+	if s.env.Play != nil && ended.Left() {
 		ctx, cancel := context.WithTimeout(client, leaveTime)
 		defer cancel()
 

@@ -35,7 +35,7 @@ func lsCommand(s std) *cobra.Command {
 		GroupID: groupRollouts,
 		Long: "Ls lists the rollouts in Temporal: running ones, then the others, latest end first.\n" +
 			"--search, --agent, --endpoint, --sort and the bounds of turns and durations list only rollouts that have ended, also those\n" +
-			"that Temporal has no more. With tokens it shows those of the token's owner, and all rollouts to an operator.",
+			"that Temporal has deleted. With tokens it shows those of the token's owner, and all rollouts to an operator.",
 	}
 	f.register(cmd)
 	connect := serverFlag(cmd, s)

@@ -7,10 +7,13 @@ import (
 	"testing"
 )
 
-// seeName is a name of another package that a comment refers to.
-var seeName = regexp.MustCompile(`//.*\b[Ss]ee ([a-z][a-z0-9]*)\.([A-Z][A-Za-z0-9]*)`)
+var (
+	comment = regexp.MustCompile(`(?m)(?:^|\s)//.*$`)
+	// qualified is a name of another package, or the field of a variable.
+	qualified = regexp.MustCompile(`(?:^|[^\w./"-])([Ss]ee )?([a-z][a-z0-9]*)\.([A-Z][A-Za-z0-9]*)`)
+)
 
-// Every name of another package that a comment says to see exists, so that it does not lead into a package of the past.
+// Every name of another package in a comment exists, so that it does not lead into a package of the past.
 func TestNamesInCommentsExist(t *testing.T) {
 	t.Parallel()
 
@@ -26,12 +29,12 @@ func TestNamesInCommentsExist(t *testing.T) {
 	for _, file := range sources {
 		text := read(t, file)
 
-		for _, found := range seeName.FindAllStringSubmatch(text, -1) {
-			pkg, name := found[1], found[2]
+		for _, found := range qualified.FindAllStringSubmatch(strings.Join(comment.FindAllString(text, -1), "\n"), -1) {
+			see, pkg, name := found[1] != "", found[2], found[3]
 
 			imported := strings.Contains(text, `/`+pkg+`"`) || strings.Contains(text, `"`+pkg+`"`)
-			if packages[pkg] == "" && imported {
-				continue // another module's
+			if packages[pkg] == "" && (imported || !see) {
+				continue // another module's, or a variable
 			}
 
 			if !regexp.MustCompile(`(?m)^(func (\([^)]*\) )?|type |const |var |\t)` + name + `\b`).MatchString(packages[pkg]) {

@@ -247,7 +247,6 @@ func (d *Daemon) activities(
 func (d *Daemon) network() (*network.Service, error) {
 	c := d.cfg.Sandbox.Network
 	if len(c.Max) == 0 {
-		// no network, no error
 		return nil, nil
 	}
 

@@ -30,7 +30,7 @@ type Describer interface {
 	DescribeWorkflow(ctx context.Context, workflowID, runID string) (*client.WorkflowExecutionDescription, error)
 }
 
-// Routes lists a gateway's routes and closes them; *gateway.Client is one.
+// Routes lists a gateway's routes and closes them; *gatewayapi.Client is one.
 type Routes interface {
 	Routes(ctx context.Context) (ids []string, err error)
 	Close(ctx context.Context, id string) error

@@ -50,7 +50,7 @@ func TestTextsOfABrokenArchive(t *testing.T) {
 
 	dir := t.TempDir()
 	s := open(t, dir)
-	ref, err := s.PutFiles(t.Context(), map[string]string{"a.txt": strings.Repeat("x", 3000)})
+	ref, err := s.PutArchive(t.Context(), map[string]string{"a.txt": strings.Repeat("x", 3000)}, nil)
 	require.NoError(t, err)
 	require.NoError(t, os.Truncate(filepath.Join(dir, filepath.FromSlash(ref.Key)), 1000))
 

@@ -51,12 +51,12 @@ func (p *run) deliver() {
 	}
 
 	for _, f := range p.state.Outbox {
-		if len(p.delivered) >= deliveriesAtOnce {
+		if len(p.delivering) >= deliveriesAtOnce {
 			return
 		}
 
-		if !p.delivered[f.GroupID] {
-			p.delivered[f.GroupID] = true
+		if !p.delivering[f.GroupID] {
+			p.delivering[f.GroupID] = true
 			p.spawn(func(ctx workflow.Context) { p.deliverOne(ctx, f) })
 		}
 	}
@@ -96,7 +96,7 @@ func (p *run) deliverOne(ctx workflow.Context, f producer.Finished) {
 		_ = workflow.Sleep(ctx, deliverPause)
 	}
 
-	delete(p.delivered, f.GroupID)
+	delete(p.delivering, f.GroupID)
 
 	if again {
 		// it is still in the outbox

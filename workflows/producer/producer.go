@@ -82,7 +82,7 @@ type run struct {
 	tasks workflow.WaitGroup
 
 	// groups that are being delivered
-	delivered map[string]bool
+	delivering map[string]bool
 
 	status delivery.Status
 
@@ -105,7 +105,7 @@ func newRun(ctx workflow.Context, spec producer.Spec) (*run, error) {
 	work, _ := workflow.NewDisconnectedContext(ctx)
 	p := &run{
 		spec: spec, ctx: work, log: log.With(workflow.GetLogger(ctx), "producer", spec.ID), keys: searchattr.Typed(),
-		epoch: -1, delivered: map[string]bool{}, statusDue: true, tasks: workflow.NewWaitGroup(work),
+		epoch: -1, delivering: map[string]bool{}, statusDue: true, tasks: workflow.NewWaitGroup(work),
 	}
 	p.io, p.stopIO = workflow.WithCancel(work)
 	p.state = spec.Begin(workflow.Now(ctx))

@@ -127,7 +127,7 @@ func (p *Player) open(ctx context.Context, sess *session.Session, args map[strin
 		return nil, err
 	}
 	// the client closed the session while the rollout was started
-	if sess.Closed() {
+	if sess.Left() {
 		p.Leave(context.WithoutCancel(ctx), &playing, "the client closed its session")
 	}
 

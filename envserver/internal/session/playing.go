@@ -85,13 +85,13 @@ func (s *Session) Leave() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
-	s.closed = true
+	s.left = true
 }
 
-// Closed reports whether the client has closed the session.
-func (s *Session) Closed() bool {
+// Left reports whether the client has closed the session.
+func (s *Session) Left() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
-	return s.closed
+	return s.left
 }

@@ -118,7 +118,7 @@ func (t *Set) Rejoin(ctx context.Context, s *Session, episode string) error {
 	if s.has(episode) && (id == "" || id == s.ID) {
 		return nil
 	}
-	// the store does not answer
+	// its connection is here; the store may not answer, or not know of it yet
 	if old := t.inEpisode(s.Owner, episode, id); old != nil {
 		s.takeOver(old.handOver())
 		return nil

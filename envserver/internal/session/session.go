@@ -63,8 +63,8 @@ type Session struct {
 	// nil: no episode is open
 	playing *Playing
 
-	// the client has closed the session; see Left
-	closed bool
+	// the client has closed the session; see Leave
+	left bool
 
 	// another session has taken the episode over
 	yielded bool

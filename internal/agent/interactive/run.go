@@ -25,7 +25,7 @@ type run struct {
 	// the first status was returned
 	ready bool
 
-	// total that was seen of env.Suspended
+	// total of Env.Suspended that was seen last
 	suspended time.Duration
 
 	// when it was seen to grow

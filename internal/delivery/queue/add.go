@@ -110,7 +110,7 @@ func (q *Queue) addSubmission(tx *bbolt.Tx, st *state, all *[]group, s Submissio
 
 	*all = append(*all, g)
 	if !buffered {
-		q.latest(tx, st, id, *all)
+		q.replaceLatest(tx, st, id, *all)
 		return Added{}, nil
 	}
 
@@ -201,15 +201,15 @@ func (q *Queue) release(tx *bbolt.Tx, st *state, all *[]group, env int) error {
 			return err
 		}
 
-		q.latest(tx, st, g.ID, *all)
+		q.replaceLatest(tx, st, g.ID, *all)
 	}
 
 	return nil
 }
 
-// latest makes a group the newest queued one, whose payload is kept for GET /latest_example. It drops the
+// replaceLatest makes a group the newest queued one, whose payload is kept for GET /latest_example. It drops the
 // payload of the previous one if that is trained on.
-func (q *Queue) latest(tx *bbolt.Tx, st *state, id uint64, all []group) {
+func (q *Queue) replaceLatest(tx *bbolt.Tx, st *state, id uint64, all []group) {
 	before := st.Latest
 
 	st.Latest = id

@@ -42,7 +42,7 @@ func (d *Driver) checkServices(spec driver.Spec) error {
 	return nil
 }
 
-// joinNetwork lets the sandbox enter the network of the one that it is beside of.
+// joinNetwork lets the sandbox enter the network of the sandbox that it stands beside.
 func (d *Driver) joinNetwork(l *launch, spec driver.Spec) error {
 	if spec.Beside == "" {
 		return nil

@@ -211,7 +211,7 @@ func (r *retryState) spend(d time.Duration, away bool) {
 // admitAndTry waits for admission and tries once. The error is why ctx ended before the try.
 func (u *Client) admitAndTry(ctx context.Context, r *retryState) (*Result, error) {
 	asked := time.Now()
-	r.Progress.waits(r.Admission, wait{since: asked})
+	r.Progress.setWait(r.Admission, wait{since: asked})
 	p, err := r.Admission.Enter(ctx, r.Route)
 	began := time.Now()
 
@@ -230,7 +230,7 @@ func (u *Client) admitAndTry(ctx context.Context, r *retryState) (*Result, error
 	if ctx.Err() == nil && r.paused(p.Ctx, res, began) {
 		res.Problem.Class, res.Problem.Cause = Retry, limits.ErrCleared
 		r.unservedTime += r.owes(ctx, res, began)
-		r.Progress.waits(r.Admission, wait{since: began, failed: true})
+		r.Progress.setWait(r.Admission, wait{since: began, failed: true})
 		// retried without charging the call's budget
 		return res, nil
 	}
@@ -248,7 +248,7 @@ func (u *Client) admitAndTry(ctx context.Context, r *retryState) (*Result, error
 
 	r.unservedTime += r.owes(ctx, res, began)
 	if ctx.Err() == nil && res.Problem != nil && res.Problem.Class == Retry {
-		r.Progress.waits(r.Admission, wait{since: began, failed: true})
+		r.Progress.setWait(r.Admission, wait{since: began, failed: true})
 	}
 
 	if ctx.Err() == nil {

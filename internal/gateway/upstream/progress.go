@@ -45,8 +45,8 @@ func (w wait) heldSpan(a *limits.Admission, to time.Time) (time.Time, time.Time)
 	return a.PausedPart(w.since, to)
 }
 
-// waits records that the call waits. A failed try counts until the next one begins.
-func (p *Progress) waits(a *limits.Admission, w wait) {
+// setWait records that the call waits. A failed try counts until the next one begins.
+func (p *Progress) setWait(a *limits.Admission, w wait) {
 	if p == nil {
 		return
 	}
@@ -63,7 +63,7 @@ func (p *Progress) waits(a *limits.Admission, w wait) {
 // HeldSince records that the call has been held back since that time by something other than its endpoint,
 // and why, until Released.
 func (p *Progress) HeldSince(a *limits.Admission, since time.Time, why string) {
-	p.waits(a, wait{since: since, failed: true})
+	p.setWait(a, wait{since: since, failed: true})
 	p.fails(why)
 }
 
@@ -77,7 +77,7 @@ func (p *Progress) Resumed(ctx context.Context, a *limits.Admission) error {
 		return nil
 	}
 
-	p.waits(a, wait{since: time.Now()})
+	p.setWait(a, wait{since: time.Now()})
 	defer p.goesOn(a)
 
 	return a.Resumed(ctx)

@@ -35,13 +35,13 @@ type Admission struct {
 	idle chan struct{}
 
 	// end of the pause, in case the trainer that asked for it is gone
-	paused time.Time
+	pauseEnd time.Time
 
 	// start of the latest pause
-	pausedAt time.Time
+	pauseBegan time.Time
 
 	// the endpoint asked for no requests until then
-	pausedUntil time.Time
+	heldUntil time.Time
 
 	// the time closed by either
 	shut pauseSpan
@@ -156,12 +156,12 @@ func (a *Admission) free() bool {
 
 	now := time.Now()
 
-	shut := a.paused
-	if a.pausedUntil.After(shut) {
-		shut = a.pausedUntil
+	closedUntil := a.pauseEnd
+	if a.heldUntil.After(closedUntil) {
+		closedUntil = a.heldUntil
 	}
 
-	if wait := shut.Sub(now); wait > 0 {
+	if wait := closedUntil.Sub(now); wait > 0 {
 		a.wake.Reset(wait)
 		return false
 	}

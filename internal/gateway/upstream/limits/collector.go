@@ -70,7 +70,7 @@ func (g *Registry) healthOf(name string) (h health) {
 	defer a.mu.Unlock()
 
 	h.failing = float64(a.failing)
-	if time.Now().Before(a.paused) {
+	if time.Now().Before(a.pauseEnd) {
 		h.paused = 1
 	}
 

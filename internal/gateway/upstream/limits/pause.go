@@ -30,8 +30,8 @@ func (a *Admission) Pause(d time.Duration) {
 	defer a.mu.Unlock()
 
 	now := time.Now()
-	a.paused, a.pausedAt = now.Add(d), now
-	a.shut.extend(now, latest(a.paused, a.pausedUntil))
+	a.pauseEnd, a.pauseBegan = now.Add(d), now
+	a.shut.extend(now, latest(a.pauseEnd, a.heldUntil))
 	// the end of the wait may have changed
 	a.admit()
 }
@@ -41,11 +41,11 @@ func (a *Admission) Paused() time.Time {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 
-	if !time.Now().Before(a.paused) {
+	if !time.Now().Before(a.pauseEnd) {
 		return time.Time{}
 	}
 
-	return a.paused
+	return a.pauseEnd
 }
 
 // PausedSince reports whether a pause began after t, even if it is over.
@@ -53,7 +53,7 @@ func (a *Admission) PausedSince(t time.Time) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 
-	return a.pausedAt.After(t)
+	return a.pauseBegan.After(t)
 }
 
 // resumedStep is the interval at which Resumed checks for the end of the pause.
@@ -78,8 +78,8 @@ func (a *Admission) Resume() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 
-	a.paused = time.Time{}
-	a.shut.extend(time.Now(), a.pausedUntil)
+	a.pauseEnd = time.Time{}
+	a.shut.extend(time.Now(), a.heldUntil)
 	a.admit()
 }
 
@@ -156,9 +156,9 @@ func (a *Admission) HoldBack(after time.Duration) {
 	defer a.mu.Unlock()
 
 	now := time.Now()
-	if until := now.Add(min(after, maxHeld)); after > 0 && until.After(a.pausedUntil) {
-		a.pausedUntil = until
-		a.shut.extend(now, latest(a.paused, a.pausedUntil))
+	if until := now.Add(min(after, maxHeld)); after > 0 && until.After(a.heldUntil) {
+		a.heldUntil = until
+		a.shut.extend(now, latest(a.pauseEnd, a.heldUntil))
 	}
 }
 
@@ -177,12 +177,12 @@ func (a *Admission) status() gatewayapi.UpstreamStatus {
 		s.Unreachable, s.UnreachableSince = a.outage.String(), a.outage.Since
 	}
 
-	if s.Paused = now.Before(a.paused); s.Paused {
-		s.Until = a.paused
+	if s.Paused = now.Before(a.pauseEnd); s.Paused {
+		s.Until = a.pauseEnd
 	}
 
-	if now.Before(a.pausedUntil) {
-		s.HeldUntil = a.pausedUntil
+	if now.Before(a.heldUntil) {
+		s.HeldUntil = a.heldUntil
 	}
 
 	return s
@@ -195,7 +195,7 @@ func (a *Admission) atRest() bool {
 
 	now := time.Now()
 	switch {
-	case len(a.running) > 0, !a.queue.empty(), now.Before(a.paused), now.Before(a.pausedUntil):
+	case len(a.running) > 0, !a.queue.empty(), now.Before(a.pauseEnd), now.Before(a.heldUntil):
 		return false
 	case a.failing > 0 && now.Sub(a.failed) < healing:
 		return false
@@ -210,7 +210,7 @@ func (a *Admission) atRest() bool {
 func (a *Admission) busy() string {
 	now := time.Now()
 	switch {
-	case now.Before(a.paused):
+	case now.Before(a.pauseEnd):
 		return "it is paused"
 	case a.outage != nil && (a.outage.Answered || a.failing >= ailing && now.Sub(a.failed) < healing):
 		return a.outage.String()

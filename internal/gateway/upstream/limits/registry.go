@@ -120,8 +120,8 @@ func (g *Registry) admit(name string) *Admission {
 	a.weights = g.weights.of[name]
 	if own {
 		a.weights = cmp.Or(a.weights, g.weights.of[address], g.weights.of[of])
-		a.paused = latest(g.admit(of).status().Until, g.admit(address).status().Until)
-		a.shut.extend(time.Now(), a.paused)
+		a.pauseEnd = latest(g.admit(of).status().Until, g.admit(address).status().Until)
+		a.shut.extend(time.Now(), a.pauseEnd)
 	}
 
 	g.admissions[name] = a
