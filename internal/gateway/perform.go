@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"runtime/debug"
 	"time"
 
@@ -256,47 +257,27 @@ func (r *route) answerOf(c *call, res *upstream.Result) answer {
 		return answer{kind: wholeReply, raw: res.Raw, odd: res.Reply.Odd, turn: c.turn}
 	}
 
-	switch p.Class {
-	case upstream.Rejected:
+	refused := func(text string) answer { return answer{kind: refusedCall, status: http.StatusBadRequest, text: text} }
+
+	switch {
+	case p.Class == upstream.Rejected:
 		return rejection(res.Status, p.Text)
-	case upstream.Refused:
-		return answer{
-			kind:   refusedCall,
-			status: 400,
-			text:   "The model endpoint refused the call; the rollout's trace has its reply.",
-		}
-	case upstream.Failed:
-		if c.live.HasSent() {
-			return answer{
-				kind:   refusedCall,
-				status: 400,
-				text:   "The model endpoint's reply broke off; the rollout's trace has what arrived.",
-			}
-		}
-
-		return answer{
-			kind:   refusedCall,
-			status: 400,
-			text: fmt.Sprintf(
-				"The model endpoint gave no usable answer in the time of one call, in %d tries; the rollout's trace has its last reply.",
-				res.Tries,
-			),
-		}
-	}
-
-	if p.Class == upstream.Overlong {
-		return answer{
-			kind:   refusedCall,
-			status: 400,
-			text:   "The reply did not end within the time of one call; ask for fewer tokens.",
-		}
-	}
-
-	if errors.Is(p.Cause, errEnded) {
+	case p.Class == upstream.Refused:
+		return refused("The model endpoint refused the call; the rollout's trace has its reply.")
+	case p.Class == upstream.Failed && c.live.HasSent():
+		return refused("The model endpoint's reply broke off; the rollout's trace has what arrived.")
+	case p.Class == upstream.Failed:
+		return refused(fmt.Sprintf(
+			"The model endpoint gave no usable answer in the time of one call, in %d tries; the rollout's trace has its last reply.",
+			res.Tries,
+		))
+	case p.Class == upstream.Overlong:
+		return refused("The reply did not end within the time of one call; ask for fewer tokens.")
+	case errors.Is(p.Cause, errEnded):
 		return answer{kind: empty}
+	default:
+		return answer{kind: interrupted}
 	}
-
-	return answer{kind: interrupted}
 }
 
 // unrecorded is the answer if the record cannot be written or read: the gateway delivers only recorded replies.

@@ -227,7 +227,15 @@ func (u *Client) admitAndTry(ctx context.Context, r *retryState) (*Result, error
 	defer p.EndAfter(r.remaining)()
 
 	res := u.tryEngine(p.Ctx, r)
-	if ctx.Err() == nil && r.paused(p.Ctx, res, began) {
+	if ctx.Err() != nil {
+		// the call was given up: the try says nothing about the endpoint
+		r.spend(time.Since(began), u.away(r, res))
+		r.unservedTime += r.owes(ctx, res, began)
+
+		return res, nil
+	}
+
+	if r.paused(p.Ctx, res, began) {
 		res.Problem.Class, res.Problem.Cause = Retry, limits.ErrCleared
 		r.unservedTime += r.owes(ctx, res, began)
 		r.Progress.setWait(r.Admission, wait{since: began, failed: true})
@@ -238,26 +246,25 @@ func (u *Client) admitAndTry(ctx context.Context, r *retryState) (*Result, error
 	r.spend(time.Since(began), u.away(r, res))
 
 	switch {
-	case ctx.Err() == nil && r.overlong(res):
+	case r.overlong(res):
 		res.Problem = r.tooLong(res)
-	case ctx.Err() == nil && r.starved(res):
+	case r.starved(res):
 		res.Problem = noMemory()
-	case ctx.Err() == nil:
+	default:
 		r.noteSilence(res, began)
 	}
 
 	r.unservedTime += r.owes(ctx, res, began)
-	if ctx.Err() == nil && res.Problem != nil && res.Problem.Class == Retry {
+	if res.Problem != nil && res.Problem.Class == Retry {
 		r.Progress.setWait(r.Admission, wait{since: began, failed: true})
 	}
 
-	if ctx.Err() == nil {
-		res.report(r.Admission, r.Request.Kind)
-		u.noteAnswer(res, r.Spec)
-		noAnswer := res.Status == 0 && res.Problem.Class == Retry && p.Ctx.Err() == nil
-		u.Engines.record(res.Engine, !noAnswer)
-		r.outage = u.noteOutage(res, r.Spec, began)
-	}
+	res.report(r.Admission, r.Request.Kind)
+	u.noteAnswer(res, r.Spec)
+
+	noAnswer := res.Status == 0 && res.Problem.Class == Retry && p.Ctx.Err() == nil
+	u.Engines.record(res.Engine, !noAnswer)
+	r.outage = u.noteOutage(res, r.Spec, began)
 
 	return res, nil
 }
