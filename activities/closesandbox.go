@@ -16,10 +16,6 @@ func (a *Activities) CloseSandbox(ctx context.Context, in CloseInput) error {
 	}
 	defer over()
 
-	b, err := a.backend(in.Target)
-	if err != nil {
-		return err
-	}
 	// else an earlier try has stored the log, and a new one would replace it
 	if _, err := a.o.Events.Find(in.Target); err == nil {
 		a.phase(in.Target, rollout.PhaseClosing)
@@ -27,12 +23,24 @@ func (a *Activities) CloseSandbox(ctx context.Context, in CloseInput) error {
 
 	return errors.Join(
 		a.storeEvents(ctx, in.Target),
-		a.o.Gateway.Close(ctx, in.SandboxID()), // first: an open route would keep dialing the destroyed sandbox
+		// first: an open route would keep dialing the destroyed sandbox
+		a.o.Gateway.Close(ctx, in.SandboxID()),
+		a.destroySandboxes(ctx, in),
+		a.forgetNetwork(in.Target),
+		a.forgetSteps(in.Target),
+	)
+}
+
+func (a *Activities) destroySandboxes(ctx context.Context, in CloseInput) error {
+	b, err := a.backend(in.Target)
+	if err != nil {
+		return err
+	}
+
+	return errors.Join(
 		destroyWithServices(ctx, b, in.Target, in.SandboxID()),
 		destroyWithServices(ctx, b, in.Target, in.VerifierID()),
 		destroyWithServices(ctx, b, in.Target, in.ControlID()),
-		a.forgetNetwork(in.Target),
-		a.forgetSteps(in.Target),
 	)
 }
 

@@ -398,6 +398,20 @@ func TestSetupInALostSandbox(t *testing.T) {
 	require.Equal(t, fault.SandboxLost, fault.KindOf(err))
 }
 
+// A host whose configuration has lost the backend of an attempt still closes its route.
+func TestCloseSandboxWithoutItsBackend(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	h.sandbox(t)
+
+	elsewhere := target()
+	elsewhere.Backend = "docker"
+
+	err := h.CloseSandbox(t.Context(), activities.CloseInput{Target: elsewhere})
+	require.Equal(t, fault.Unavailable, fault.KindOf(err), "%v", err)
+	require.Equal(t, []string{"r.1"}, h.gate.closed)
+}
+
 func TestCloseSandboxTwice(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
