@@ -63,6 +63,7 @@ func (a *Activities) place(ctx context.Context, in CreateSandboxInput) (Place, e
 	if err := admission.Wait(waiting, in.Upstream, in.Tries > 0, log); err != nil {
 		return Place{}, err
 	}
+
 	// waitsFor ends the activity. Where the fault is one of room, it runs again when there may be some.
 	waitsFor := func(what string, err error) (Place, error) {
 		if fault.Is(err, fault.Exhausted) {

@@ -70,20 +70,22 @@ type ledger struct {
 	all     rollout.Resources
 }
 
-// ledger counts the use for a member. If another member cannot list its sandboxes, those of its last list
-// count. a.mu is held.
+// ledger counts the use for a member. If another member cannot list its sandboxes, or could not lately and slowly, those
+// of its last list count. a.mu is held.
 func (a *Account) ledger(ctx context.Context, reader *Capacity) (*ledger, error) {
 	l := &ledger{account: a, of: map[*Capacity]*tally{}}
 	for _, c := range a.members {
-		living, err := c.list(ctx)
-		switch {
-		case err == nil:
-			c.listed = living
-		case c == reader:
-			return nil, err
-		default:
-			c.o.Logger.DebugContext(ctx, "the room of another backend is that of its last list", "error", err)
-			living = c.listed
+		living := c.listed
+		if c == reader || !c.isSilent() {
+			now, err := c.list(ctx)
+			switch {
+			case err == nil:
+				living, c.listed = now, now
+			case c == reader:
+				return nil, err
+			default:
+				c.o.Logger.WarnContext(ctx, "the room of another backend is that of its last list", "error", err)
+			}
 		}
 
 		l.of[c] = &tally{sandboxes: living, owners: map[string]int{}}

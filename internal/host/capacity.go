@@ -17,8 +17,8 @@ const (
 	fullPause = 500 * time.Millisecond
 	// listTimeout bounds one look.
 	listTimeout = 10 * time.Second
-	// A backend that has failed to list its sandboxes for slowList is not asked again for silentTime: the others wait
-	// for the lock meanwhile.
+	// A backend whose list has failed after slowList or longer is not asked by the others for silentTime: each look
+	// holds the lock. It asks itself at each look, since a failed one is a failed try of a rollout.
 	slowList   = time.Second
 	silentTime = 30 * time.Second
 )
@@ -51,8 +51,7 @@ type Capacity struct {
 	// the last list of its sandboxes
 	listed []driver.Info
 
-	// while it does not answer: the error, and when it is asked again
-	silent      error
+	// the others do not ask it until then
 	silentUntil time.Time
 }
 
@@ -227,21 +226,24 @@ func (c *Capacity) claimed() (granted, waiting int) {
 // list lists the sandboxes of the backend. The lock is held.
 func (c *Capacity) list(ctx context.Context) ([]driver.Info, error) {
 	begun := time.Now()
-	if begun.Before(c.silentUntil) {
-		return nil, c.silent
-	}
 
 	bounded, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
 
 	living, err := c.o.Sandboxes.List(bounded)
-	if err != nil && ctx.Err() == nil && time.Since(begun) >= slowList {
-		c.silent, c.silentUntil = err, time.Now().Add(silentTime)
-		c.o.Logger.WarnContext(ctx, "the backend does not list its sandboxes", "asked_again_in", silentTime, "error", err)
+
+	switch {
+	case err == nil:
+		c.silentUntil = time.Time{}
+	case ctx.Err() == nil && time.Since(begun) >= slowList:
+		c.silentUntil = time.Now().Add(silentTime)
 	}
 
 	return living, err
 }
+
+// isSilent reports whether the others do without a new list of the backend. The lock is held.
+func (c *Capacity) isSilent() bool { return time.Now().Before(c.silentUntil) }
 
 // sizeOf is the size of the sandbox, or the default if it is unknown.
 func (c *Capacity) sizeOf(info driver.Info) rollout.Resources {

@@ -412,7 +412,7 @@ func TestSilentBackend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		account := host.NewAccount(rollout.Resources{})
 		stopped := &silentBackend{}
-		host.NewCapacity(host.CapacityOptions{Slots: 100, Account: account, Sandboxes: stopped})
+		docker := host.NewCapacity(host.CapacityOptions{Slots: 100, Account: account, Sandboxes: stopped})
 		local := host.NewCapacity(host.CapacityOptions{Slots: 100, Account: account, Sandboxes: &living{}})
 
 		begun := time.Now()
@@ -431,5 +431,12 @@ func TestSilentBackend(t *testing.T) {
 		_, err := local.Spare(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, 2, stopped.asked)
+
+		for range 2 {
+			_, err = docker.Spare(t.Context())
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+		}
+
+		require.Equal(t, 4, stopped.asked, "its own looks ask: an error without a look would be a failed try")
 	})
 }
