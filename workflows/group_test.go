@@ -205,7 +205,10 @@ func TestGroupIsAborted(t *testing.T) {
 			p := newGroupTest(t)
 			p.ends["g-1"] = rollout.Summary{}
 			p.env.RegisterDelayedCallback(func() { end(p.env) }, time.Minute)
-			s := p.run(t, groupOf(2))
+			g := groupOf(2)
+			// of a group that no abort ends
+			g.Deadline = time.Hour
+			s := p.run(t, g)
 			require.Equal(t, rollout.GroupAborted, s.Outcome)
 			require.Equal(t, name, s.Error)
 			require.Equal(t, []rollout.Outcome{rollout.Completed, rollout.Aborted}, outcomes(s), "what had ended stays")
