@@ -205,6 +205,7 @@ func TestGroupIsAborted(t *testing.T) {
 			p := newGroupTest(t)
 			p.ends["g-1"] = rollout.Summary{}
 			p.env.RegisterDelayedCallback(func() { end(p.env) }, time.Minute)
+
 			g := groupOf(2)
 			// of a group that no abort ends
 			g.Deadline = time.Hour
