@@ -187,6 +187,13 @@ func TestStopAnswersCallsOfEpisodes(t *testing.T) {
 	case <-time.After(30 * time.Second):
 		require.Fail(t, "the worker has stopped, and the call has no answer")
 	}
+
+	// the episode goes on with the next worker, and leaves nothing
+	a.start("worker")
+	graded, err := p.post("/step", args{"action": args{"tool_name": "submit"}})
+	require.NoError(t, err)
+	require.True(t, graded.Done, "%+v", graded.Observation)
+	require.Eventually(t, func() bool { return len(a.sandboxes(t)) == 0 }, time.Minute, 200*time.Millisecond)
 }
 
 // A second client attaches to an episode, and the first client then gets an error. The episode ends when
