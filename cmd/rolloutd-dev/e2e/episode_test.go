@@ -190,6 +190,7 @@ func TestStopAnswersCallsOfEpisodes(t *testing.T) {
 
 	// the episode goes on with the next worker, and leaves nothing
 	a.start("worker")
+
 	graded, err := p.post("/step", args{"action": args{"tool_name": "submit"}})
 	require.NoError(t, err)
 	require.True(t, graded.Done, "%+v", graded.Observation)
