@@ -4,9 +4,11 @@ import asyncio
 import hashlib
 import inspect
 import json
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any, get_type_hints
 
+import httpx
 import pytest
 from conftest import Answer, Server
 
@@ -35,6 +37,7 @@ from rolloutd import (
     episodes,
     producers,
 )
+from rolloutd._episodes import Episode
 from rolloutd._sse import Decoder
 
 DONE = {"rollout_id": "r", "task_id": "t", "phase": "done", "outcome": "completed", "reward": 1.0}
@@ -155,6 +158,103 @@ def test_events_go_on_where_the_connection_was_lost(server: Server) -> None:
         events = list(c.rollouts.events("r"))
     assert [(e.id, e.kind) for e in events] == [("1", "phase"), ("2", "phase"), ("3", "done")]
     assert [s.headers.get("Last-Event-Id", s.headers.get("Last-Event-ID")) for s in server.requests("GET /rollouts/r/events")] == [None, "1", "1"]
+
+
+class Clock:
+    """The clock of retries, which a test turns on."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+class Quiet(httpx.SyncByteStream, httpx.AsyncByteStream):
+    """A stream of events that begins with a comment, has one more every 15 s, and is cut after a while."""
+
+    def __init__(self, clock: Clock, comments: int) -> None:
+        self._clock, self._comments = clock, comments
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield b": events follow\n\n"
+        for _ in range(self._comments):
+            self._clock.now += 15
+            yield b": still here\n\n"
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for data in self:
+            yield data
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr("rolloutd._retry.time", clock)
+    return clock
+
+
+def by_both(transport: httpx.MockTransport, ask: Callable[[Any], Any]) -> list[Any]:
+    """What a call of each client returns."""
+
+    async def awaited() -> Any:
+        async with AsyncClient("http://server", transport=transport) as c:
+            return await ask(c)
+
+    with Client("http://server", transport=transport) as c:
+        return [ask(c), asyncio.run(awaited())]
+
+
+def test_the_time_before_the_first_failure_is_not_that_of_the_retries(clock: Clock) -> None:
+    seen: list[str] = []
+
+    def step(request: httpx.Request) -> httpx.Response:
+        seen.append(json.loads(request.content)["request_id"])
+        if len(seen) % 2:
+            clock.now += 150
+            raise httpx.ReadError("cut")
+        return httpx.Response(200, json={"observation": {"result": {"data": "ok"}}})
+
+    episode = Episode("s", "tools", "e", "r", "", "")
+    steps = by_both(httpx.MockTransport(step), lambda c: c.episodes.call(episode, "terminal", {"command": "make"}))
+    assert [step.text for step in steps] == ["ok", "ok"]
+    assert (seen[0], seen[2]) == (seen[1], seen[3]), "the step is sent again under its id"
+
+
+def test_a_quiet_stream_is_resumed(clock: Clock) -> None:
+    seen: list[httpx.Request] = []
+
+    def events(request: httpx.Request) -> httpx.Response:
+        seen.append(request)
+        return httpx.Response(200, stream=Quiet(clock, comments=10)) if len(seen) % 3 else httpx.Response(200, content=EVENTS[2])
+
+    states = by_both(httpx.MockTransport(events), lambda c: c.rollouts.wait("r"))
+    assert [state.outcome for state in states] == ["completed", "completed"]
+    assert len(seen) == 6
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_retries_end_if_nothing_comes(clock: Clock, answers: bool) -> None:
+    seen: list[httpx.Request] = []
+
+    def nothing(request: httpx.Request) -> httpx.Response:
+        seen.append(request)
+        clock.now += 50
+        if not answers:
+            raise httpx.ReadTimeout("silence")
+        return httpx.Response(200, stream=Quiet(clock, comments=0))
+
+    with Client("http://server", transport=httpx.MockTransport(nothing)) as c, pytest.raises(UnavailableError):
+        c.rollouts.wait("r")
+    assert len(seen) == 4, "the first failure, and those of 120 s after it"
+
+    async def awaited() -> None:
+        async with AsyncClient("http://server", transport=httpx.MockTransport(nothing)) as c:
+            await c.rollouts.wait("r")
+
+    with pytest.raises(UnavailableError):
+        asyncio.run(awaited())
+    assert len(seen) == 8
 
 
 def test_wait_returns_the_state_of_the_end(server: Server) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import httpx
 
@@ -17,20 +17,29 @@ _LONGEST_PAUSE_S = 5.0
 
 @dataclass
 class Retry:
-    """Repeats one request with growing pauses until `budget_s` seconds have passed since the first attempt."""
+    """Repeats one request with growing pauses until `budget_s` seconds have passed since the first failure.
+
+    The time before it does not count: an answer may take minutes, and a stream may be open for hours.
+    """
 
     budget_s: float
-    start: float = field(default_factory=time.monotonic)
+    start: float | None = None  # time of the first failure
     tries: int = 0
 
     def pause(self, error: Exception, asked_s: float = 0.0) -> float:
         """Seconds until the next attempt. Raises the error once the budget is spent or the error is final."""
+        now = time.monotonic()
+        self.start = now if self.start is None else self.start
         self.tries += 1
         pause = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2.0 ** min(self.tries - 1, 10)) * random.uniform(0.5, 1.0)
         pause = max(pause, asked_s)
-        if time.monotonic() + pause - self.start > self.budget_s:
+        if now + pause - self.start > self.budget_s:
             raise error
         return pause
+
+    def renew(self) -> None:
+        """Gives back the whole budget, because the server answers."""
+        self.start, self.tries = None, 0
 
 
 def lost(url: str, error: httpx.RequestError) -> UnavailableError:

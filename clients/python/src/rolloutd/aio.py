@@ -34,7 +34,7 @@ class AsyncClient:
     """A rolloutd server.
 
     `server` defaults to the environment variable ROLLOUTD_SERVER, `token` to ROLLOUTD_TOKEN. A request whose answer is lost is sent again
-    for `retry_s` seconds; nothing starts twice, because each operation has an id.
+    for `retry_s` seconds after the first failure; nothing starts twice, because each operation has an id.
     """
 
     def __init__(
@@ -107,8 +107,8 @@ class AsyncClient:
             try:
                 owner = self._http.owner()
                 async with async_streamed(self._http, self.server + path, _resume(decoder.last), _within(deadline)) as (response, body):
-                    async for event in _read(response, body, decoder, deadline, path):
-                        retry = Retry(self._retry_s)
+                    async for event in _read(response, body, decoder, retry, deadline, path):
+                        retry.renew()
                         yield event
                         if event.kind == "done":
                             return
@@ -133,16 +133,20 @@ async def _pieces(content: Callable[[], Iterator[bytes]]) -> AsyncIterator[bytes
 
 
 async def _read(
-    response: httpx.Response, body: AsyncIterator[bytes], decoder: Decoder, deadline: float | None, path: str
+    response: httpx.Response, body: AsyncIterator[bytes], decoder: Decoder, retry: Retry, deadline: float | None, path: str
 ) -> AsyncIterator[Event]:
-    """The events of one connection."""
+    """The events of one connection. Its comments renew the budget, but not the first one, which a stream also has that ends at once."""
     if response.status_code >= 300:
         await response.aread()
         error = refused(response)
         if error is not None:
             raise error
+    first = True
     async for data in body:
         check_deadline(deadline, path)
+        if not first:
+            retry.renew()
+        first = False
         for event in decoder.feed(data):
             yield event
 

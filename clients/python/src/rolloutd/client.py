@@ -32,7 +32,7 @@ class Client:
     """A rolloutd server.
 
     `server` defaults to the environment variable ROLLOUTD_SERVER, `token` to ROLLOUTD_TOKEN. A request whose answer is lost is sent again
-    for `retry_s` seconds; nothing starts twice, because each operation has an id.
+    for `retry_s` seconds after the first failure; nothing starts twice, because each operation has an id.
     """
 
     def __init__(
@@ -105,8 +105,8 @@ class Client:
             try:
                 owner = self._http.owner()
                 with streamed(self._http, self.server + path, _resume(decoder.last), _within(deadline)) as (response, body):
-                    for event in _read(response, body, decoder, deadline, path):
-                        retry = Retry(self._retry_s)
+                    for event in _read(response, body, decoder, retry, deadline, path):
+                        retry.renew()
                         yield event
                         if event.kind == "done":
                             return
@@ -123,15 +123,19 @@ class Client:
             time.sleep(retry.pause(failure))
 
 
-def _read(response: httpx.Response, body: Iterator[bytes], decoder: Decoder, deadline: float | None, path: str) -> Iterator[Event]:
-    """The events of one connection."""
+def _read(
+    response: httpx.Response, body: Iterator[bytes], decoder: Decoder, retry: Retry, deadline: float | None, path: str
+) -> Iterator[Event]:
+    """The events of one connection. Its comments renew the budget, but not the first one, which a stream also has that ends at once."""
     if response.status_code >= 300:
         response.read()
         error = refused(response)
         if error is not None:
             raise error
-    for data in body:
+    for number, data in enumerate(body):
         check_deadline(deadline, path)
+        if number > 0:
+            retry.renew()
         yield from decoder.feed(data)
 
 
