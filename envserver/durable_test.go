@@ -258,6 +258,44 @@ func TestSessionSurvivesARestart(t *testing.T) {
 	b.eventually(func() bool { return b.fake.aborted("r") }, "the promise to abort went on with the session")
 }
 
+// The end of a connection that the client has left for another replica does not end its rollouts.
+func TestRolloutsGoOnWithTheirClient(t *testing.T) {
+	t.Parallel()
+
+	for name, reconnect := range map[string]func(b *rig, id string) socket{
+		"session": func(b *rig, id string) socket { return b.dial("/ws?session_id=" + id) },
+		"episode": func(b *rig, _ string) socket {
+			c := b.dial("/ws")
+			c.ask(`{"type":"reset","data":{"episode_id":"ep","attach":true}}`)
+
+			return c
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			a, b, _ := replicas(t, func(o *envserver.Options) { o.MaxSessions = 1 })
+			old := a.dial("/ws")
+			id := valueAt(t, object(t, old.ask(`{"type":"mcp","data":{"jsonrpc":"2.0","method":"openenv/session/create","id":1}}`)), "data", "result", "session_id").(string)
+			old.ask(`{"type":"reset","data":{"episode_id":"ep"}}`)
+			answer(t, old.ask(call("start_rollout", task("r", waits, "on_disconnect", "abort"))))
+			old.ask(`{"type":"step","data":{"type":"list_tools"}}`)
+
+			next := reconnect(b, id)
+			require.Contains(t, next.ask(`{"type":"state"}`), `"rollouts":["r"]`)
+
+			// no close frame
+			require.NoError(t, old.NetConn().Close())
+			a.eventually(func() bool { return a.rpc("openenv/session/create", nil)["result"] != nil }, "its slot is free")
+			require.NoError(t, a.srv.Shutdown(t.Context()))
+			require.False(t, a.fake.aborted("r"))
+
+			require.NoError(t, next.Close())
+			b.eventually(func() bool { return b.fake.aborted("r") }, "its last connection has ended")
+		})
+	}
+}
+
 // A client cannot use the session, episode or id of another client.
 func TestSessionsOfOthers(t *testing.T) {
 	t.Parallel()
@@ -291,6 +329,18 @@ func TestSessionsOfOthers(t *testing.T) {
 		c = r.dial("/ws?session_id="+id, "Authorization", "Bearer token-of-theirs")
 		require.Contains(t, c.read(), "Unknown session_id")
 	}
+
+	_, _, out := a.do(
+		"POST",
+		"/reset",
+		`{"episode_id":"other","session_id":"`+id+`"}`,
+		"Authorization",
+		"Bearer token-of-theirs",
+	)
+	require.Contains(t, out, `"observation"`, "an id is in use only for its owner")
+
+	_, _, out = a.do("GET", "/state?session_id="+id, "", auth...)
+	require.Equal(t, "ep", valueAt(t, object(t, out), "episode_id"))
 }
 
 func TestUnchangedSessionsAreNotWritten(t *testing.T) {

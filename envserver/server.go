@@ -291,7 +291,7 @@ func (s *Server) sessionEnded(ended *session.Session, cause error) {
 		}
 	}
 
-	s.env.Tools.Abandon(client, ended.Watched()...)
+	s.env.Tools.Abandon(client, ended.Abandoned(client)...)
 }
 
 // callContext ends with tools.ErrGone when the request's client leaves and with tools.ErrStopping when this

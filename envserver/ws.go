@@ -77,6 +77,12 @@ func (s *Server) socket(w http.ResponseWriter, r *http.Request, p protocol) {
 	s.sockets.Go(func() { s.converse(ctx, ws, p, sess) })
 }
 
+// saveLast saves the session of a connection that ends, unless its client has continued it on another replica.
+func (s *Server) saveLast(sess *session.Session) {
+	sess.Settle(s.stop)
+	s.env.SaveSession(s.stop, sess)
+}
+
 // traced returns the context of a connection. A client can name the trace of its calls only when it connects.
 func (s *Server) traced(r *http.Request) context.Context {
 	parent := trace.SpanContextFromContext(
@@ -99,7 +105,7 @@ func (s *Server) converse(ctx context.Context, ws *websocket.Conn, p protocol, s
 	}()
 	defer s.env.Sessions.Release(sess, session.ErrClosed)
 	// before it is released, so that the next client finds all of it
-	defer s.env.SaveSession(s.stop, sess)
+	defer s.saveLast(sess)
 
 	wsio.Run(ctx, ws, s.wsOptions(ctx, p), func(frame []byte) wsio.Answer { return s.answer(ctx, p, sess, frame) })
 }
@@ -154,7 +160,7 @@ func (s *Server) answer(ctx context.Context, p protocol, sess *session.Session, 
 	case closingReply:
 		sess.Leave()
 		// before the answer, since the client may then come again
-		s.env.SaveSession(s.stop, sess)
+		s.saveLast(sess)
 
 		return wsio.Answer{Close: wsio.CloseNormal}
 	case deferredReply:

@@ -9,11 +9,16 @@ func (t *Set) Close(ctx context.Context, owner, id string) (closing bool, err er
 		return false, err
 	}
 
+	// another replica may have the latest state
+	if err := t.refresh(ctx, owner, id); err != nil {
+		return false, err
+	}
+
 	t.mu.Lock()
 
-	e := t.m[id]
+	e := t.m[place{owner, id}]
 	switch {
-	case e == nil || e.s.Owner != owner:
+	case e == nil:
 		err = &UnknownError{id}
 	case e.owned:
 		err = &HeldError{ID: id, Owned: true}
@@ -29,6 +34,7 @@ func (t *Set) Close(ctx context.Context, owner, id string) (closing bool, err er
 	}
 
 	if err == nil && !closing {
+		t.claim(ctx, e.s)
 		t.closeSession(e, ErrClosed)
 		err = e.s.forget(ctx)
 	}
@@ -40,13 +46,22 @@ func (t *Set) Close(ctx context.Context, owner, id string) (closing bool, err er
 // WebSocket has the session, Attach waits until ctx ends: a client may reconnect before its old connection
 // is known to be gone.
 func (t *Set) Attach(ctx context.Context, owner, id string) (*Session, error) {
+	s, err := t.attach(ctx, owner, id)
+	if err == nil {
+		t.claim(ctx, s)
+	}
+
+	return s, err
+}
+
+func (t *Set) attach(ctx context.Context, owner, id string) (*Session, error) {
 	for {
 		restored, err := t.find(ctx, owner, id, true)
 		if err != nil || restored != nil {
 			return restored, err
 		}
 
-		if err := t.refresh(ctx, id); err != nil {
+		if err := t.refresh(ctx, owner, id); err != nil {
 			return nil, err
 		}
 
@@ -68,9 +83,9 @@ func (t *Set) tryAttach(owner, id string) (*Session, <-chan struct{}, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 
-	e := t.m[id]
+	e := t.m[place{owner, id}]
 	switch {
-	case e == nil || e.s.Owner != owner:
+	case e == nil:
 		return nil, nil, &UnknownError{id}
 	case e.released != nil:
 		return nil, e.released, nil
@@ -85,7 +100,7 @@ func (t *Set) tryAttach(owner, id string) (*Session, <-chan struct{}, error) {
 func (t *Set) Release(s *Session, cause error) {
 	t.mu.Lock()
 
-	e := t.m[s.ID]
+	e := t.m[s.place()]
 	if e == nil {
 		t.mu.Unlock()
 		return

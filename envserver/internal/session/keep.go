@@ -108,28 +108,34 @@ func (s *Session) Save(ctx context.Context) error {
 		return err
 	}
 
-	s.stored = true
+	s.stored, s.savedAt = true, time.Now()
 	if name {
-		s.keptEpisode, s.namedAt = episode, time.Now()
+		s.keptEpisode, s.namedAt = episode, s.savedAt
 	}
 
 	return nil
 }
 
 func (s *Session) saveRecord(ctx context.Context, r record, name bool) error {
-	data, err := json.Marshal(r)
-	if err != nil {
-		return fault.Wrap(fault.Internal, err, "write session %s", s.ID)
-	}
 	// The caller's context may have ended with its client; the change is saved anyway.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keepTimeout)
 	defer cancel()
 
-	if err := s.keeper.Save(ctx, sessionKey(s.Owner, s.ID), data); err != nil || !name {
+	if err := save(ctx, s.keeper, s.Owner, r); err != nil || !name {
 		return err
 	}
 
 	return s.keeper.Save(ctx, episodeKey(s.Owner, r.State.EpisodeID), []byte(s.ID))
+}
+
+// save writes the record of a session.
+func save(ctx context.Context, k Keeper, owner string, r record) error {
+	data, err := json.Marshal(r)
+	if err != nil {
+		return fault.Wrap(fault.Internal, err, "write session %s", r.ID)
+	}
+
+	return k.Save(ctx, sessionKey(owner, r.ID), data)
 }
 
 // forget deletes the record of a session that was closed for good. A call in progress does not save it again.
@@ -189,8 +195,8 @@ func latest(ctx context.Context, k Keeper, owner, episode string) (id string, er
 }
 
 // load reads the record of a session; an UnknownError: there is none.
-func (t *Set) load(ctx context.Context, owner, id string) (record, error) {
-	if t.o.Keeper == nil {
+func load(ctx context.Context, k Keeper, owner, id string) (record, error) {
+	if k == nil {
 		return record{}, &UnknownError{id}
 	}
 
@@ -199,7 +205,7 @@ func (t *Set) load(ctx context.Context, owner, id string) (record, error) {
 
 	var r record
 
-	data, err := t.o.Keeper.Load(ctx, sessionKey(owner, id))
+	data, err := k.Load(ctx, sessionKey(owner, id))
 	switch {
 	case fault.Is(err, fault.NotFound):
 		return r, &UnknownError{id}

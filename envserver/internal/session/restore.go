@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
 // find loads the session of an id into the set if this process does not have it: after its connection was
@@ -11,29 +13,25 @@ import (
 // other, whether a WebSocket owns it or not.
 func (t *Set) find(ctx context.Context, owner, id string, owned bool) (restored *Session, err error) {
 	t.mu.Lock()
-	e := t.m[id]
+	e := t.m[place{owner, id}]
 	t.mu.Unlock()
 
-	switch {
-	case e != nil && e.s.Owner != owner:
-		return nil, &UnknownError{id}
-	case e != nil:
+	if e != nil {
 		return nil, nil
 	}
 
-	r, err := t.load(ctx, owner, id)
+	r, err := load(ctx, t.o.Keeper, owner, id)
 	if err != nil {
 		return nil, err
 	}
 
 	s := t.newSession(owner, id)
-	s.adopt(r)
-	s.dirty, s.stored, s.keptEpisode = false, true, r.State.EpisodeID
+	s.follow(r)
 
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	// another caller was faster
-	if t.m[id] != nil {
+	if t.m[s.place()] != nil {
 		return nil, nil
 	}
 
@@ -46,9 +44,9 @@ func (t *Set) find(ctx context.Context, owner, id string, owned bool) (restored 
 
 // refresh loads changes that another replica has stored, for a session without a WebSocket: with one, this
 // process has the latest state. A session that was closed elsewhere ends here too.
-func (t *Set) refresh(ctx context.Context, id string) error {
+func (t *Set) refresh(ctx context.Context, owner, id string) error {
 	t.mu.Lock()
-	e := t.m[id]
+	e := t.m[place{owner, id}]
 	t.mu.Unlock()
 
 	if t.o.Keeper == nil || e == nil || t.heldOrOwned(e) {
@@ -56,7 +54,7 @@ func (t *Set) refresh(ctx context.Context, id string) error {
 	}
 	// before the load: the first save may end meanwhile
 	stored := e.s.isStored()
-	r, err := t.load(ctx, e.s.Owner, id)
+	r, err := load(ctx, t.o.Keeper, owner, id)
 
 	var unknown *UnknownError
 	if errors.As(err, &unknown) && stored {
@@ -101,9 +99,14 @@ func (s *Session) catchUp(r record) {
 	defer s.mu.Unlock()
 
 	if r.Version > s.version && !s.dirty {
-		s.adopt(r)
-		s.keptEpisode = r.State.EpisodeID
+		s.follow(r)
 	}
+}
+
+// follow takes the state that another replica has saved; s.mu is held.
+func (s *Session) follow(r record) {
+	s.adopt(r)
+	s.dirty, s.stored, s.savedAt, s.keptEpisode = false, true, time.Time{}, r.State.EpisodeID
 }
 
 // UnknownEpisodeError means that no session of the client is in the episode.
@@ -128,18 +131,40 @@ func (t *Set) Rejoin(ctx context.Context, s *Session, episode string) error {
 		return err
 	}
 
-	r, err := t.load(ctx, s.Owner, id)
+	r, err := load(ctx, t.o.Keeper, s.Owner, id)
 
 	var unknown *UnknownError
 	if errors.As(err, &unknown) || err == nil && r.State.EpisodeID != episode {
 		return &UnknownEpisodeError{episode}
 	}
 
-	if err == nil {
-		s.takeOver(r)
+	if err != nil {
+		return err
 	}
 
-	return err
+	if err := t.giveUp(ctx, s.Owner, r); err != nil {
+		return err
+	}
+
+	s.takeOver(r)
+
+	return nil
+}
+
+// giveUp stores that the rollouts of a session end with another one: the replica that has its connection does
+// not end them.
+func (t *Set) giveUp(ctx context.Context, owner string, r record) error {
+	if len(r.Watched) == 0 {
+		return nil
+	}
+
+	ctx, cancel := context.WithTimeout(ctx, keepTimeout)
+	defer cancel()
+
+	r.Version++
+	r.Watched = nil
+
+	return fault.Wrap(fault.Unavailable, save(ctx, t.o.Keeper, owner, r), "take over session %s", r.ID)
 }
 
 // inEpisode returns the session of that id, or any if it is "", that has the episode; nil: none in this process.
@@ -200,11 +225,7 @@ func (t *Set) Begin(ctx context.Context, owner, id string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	// another call was faster
-	if e := t.m[id]; e != nil {
-		if e.s.Owner != owner {
-			return err
-		}
-
+	if t.m[place{owner, id}] != nil {
 		return nil
 	}
 
@@ -223,7 +244,7 @@ func (t *Set) addSession(s *Session, owned bool) error {
 
 	e := &entry{s: s, owned: owned}
 
-	t.m[s.ID] = e
+	t.m[s.place()] = e
 	if owned {
 		e.released = make(chan struct{})
 	}

@@ -93,6 +93,9 @@ type Session struct {
 	// when it was
 	namedAt time.Time
 
+	// when this process saved it last; zero: another replica did since
+	savedAt time.Time
+
 	// what was kept is deleted for good
 	forgotten bool
 

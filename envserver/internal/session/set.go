@@ -29,8 +29,13 @@ type Options struct {
 type Set struct {
 	o  Options
 	mu sync.Mutex
-	m  map[string]*entry
+	m  map[place]*entry
 }
+
+// place is where a session is in a set. An id of one client means nothing for another, who may have the same.
+type place struct{ owner, id string }
+
+func (s *Session) place() place { return place{s.Owner, s.ID} }
 
 // entry is a session's place in the set.
 type entry struct {
@@ -51,7 +56,7 @@ type entry struct {
 }
 
 // NewSet returns an empty set.
-func NewSet(o Options) *Set { return &Set{o: o, m: map[string]*entry{}} }
+func NewSet(o Options) *Set { return &Set{o: o, m: map[place]*entry{}} }
 
 // Len returns the number of sessions.
 func (t *Set) Len() int {
@@ -90,19 +95,22 @@ func (t *Set) Use(ctx context.Context, owner, id string) (s *Session, done func(
 		return nil, nil, err
 	}
 
-	if err := t.refresh(ctx, id); err != nil {
+	if err := t.refresh(ctx, owner, id); err != nil {
 		return nil, nil, err
 	}
 
 	t.mu.Lock()
-	defer t.mu.Unlock()
 
-	e := t.m[id]
-	if e == nil || e.s.Owner != owner {
+	e := t.m[place{owner, id}]
+	if e == nil {
+		t.mu.Unlock()
 		return nil, nil, &UnknownError{id}
 	}
 
 	e.busy++
+	t.mu.Unlock()
+
+	t.claim(ctx, e.s)
 
 	return e.s, func() {
 		t.mu.Lock()
@@ -132,15 +140,15 @@ func (t *Set) expire(e *entry) {
 
 // rearm restarts a session's idle time; t.mu is held.
 func (t *Set) rearm(e *entry) {
-	if e.timer != nil && t.m[e.s.ID] == e {
+	if e.timer != nil && t.m[e.s.place()] == e {
 		e.timer.Reset(t.o.Idle)
 	}
 }
 
 // remove removes a session and reports whether it was in the set; t.mu is held. The caller calls ended after unlocking.
 func (t *Set) remove(e *entry) bool {
-	there := t.m[e.s.ID] == e
-	delete(t.m, e.s.ID)
+	there := t.m[e.s.place()] == e
+	delete(t.m, e.s.place())
 
 	if e.timer != nil {
 		e.timer.Stop()
