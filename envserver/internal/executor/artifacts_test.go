@@ -90,15 +90,19 @@ func (w *workspace) List(context.Context, string, string, bool, int) ([]episode.
 	return nil, false, fault.New(fault.Unauthorized, "it leads out")
 }
 
-// serve returns a function that calls a route of the executor, with GET if the body is nil.
 func serve(t *testing.T, w *workspace) func(route string, body any) string {
 	t.Helper()
 
-	api := &executor.API{
-		Episodes: w,
-		Rollouts: oneRollout{},
-		Bodies:   httpio.Bodies{Memory: membudget.New(64<<20, 16<<10), Max: 16 << 20, Timeout: 5 * time.Minute},
-		Context:  func(r *http.Request) (context.Context, context.CancelFunc) { return context.WithCancel(r.Context()) },
+	return post(t, &executor.API{Episodes: w, Rollouts: oneRollout{}})
+}
+
+// post serves an executor, and returns a function that calls a route of it, with GET if the body is nil.
+func post(t *testing.T, api *executor.API) func(route string, body any) string {
+	t.Helper()
+
+	api.Bodies = httpio.Bodies{Memory: membudget.New(64<<20, 16<<10), Max: 16 << 20, Timeout: 5 * time.Minute}
+	api.Context = func(r *http.Request) (context.Context, context.CancelFunc) {
+		return context.WithCancel(r.Context())
 	}
 
 	mux := http.NewServeMux()
