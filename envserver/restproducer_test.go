@@ -237,6 +237,47 @@ func TestProducersOverREST(t *testing.T) {
 	require.Contains(t, out, `"producer_id":"p"`)
 }
 
+// Sampling parameters of rollout hold for their purpose, at top level as in an object.
+func TestSamplingOfEvaluations(t *testing.T) {
+	t.Parallel()
+
+	zero, warm, narrow := 0.0, 0.7, 0.9
+
+	for rollouts, want := range map[string]struct {
+		// temperature of training
+		train *float64
+		eval  *rollout.Sampling
+	}{
+		`"temperature":0.7,"max_tokens":9`:  {train: &warm},
+		`"sampling":{"temperature":0.7}`:    {train: &warm},
+		`"eval_sampling":{"temperature":0}`: {eval: &rollout.Sampling{Temperature: &zero}},
+		`"temperature":0.7,"eval_sampling":{"top_p":0.9}`: {
+			train: &warm,
+			eval:  &rollout.Sampling{TopP: &narrow},
+		},
+		`"purpose":"eval","eval_sampling":{"temperature":0}`: {
+			train: &zero,
+			eval:  &rollout.Sampling{Temperature: &zero},
+		},
+	} {
+		t.Run(rollouts, func(t *testing.T) {
+			t.Parallel()
+			r, f := withProducers(t, map[string]string{"a.yaml": "instruction: a\n"})
+			status, _, out := r.do("POST", "/producers", `{"task_set":"mine","sink":"s","group_size":4,"total_steps":9,
+				"eval":{"task_set":"mine","every":10},"rollout":{"endpoint":"vllm",`+rollouts+`}}`)
+			require.Equal(t, http.StatusAccepted, status, out)
+
+			var train *float64
+			if s := f.sets[0][0].Model.Sampling; s != nil {
+				train = s.Temperature
+			}
+
+			require.Equal(t, want.train, train)
+			require.Equal(t, want.eval, f.sets[1][0].Model.Sampling)
+		})
+	}
+}
+
 // A task that was proved in live grading is proved for producers that grade so.
 func TestProducersGradeAsTheCheckDid(t *testing.T) {
 	t.Parallel()
