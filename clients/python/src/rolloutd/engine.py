@@ -122,9 +122,7 @@ class Engine:
 
     def chat(self, body: Mapping[str, Any], caller: socket.socket) -> dict[str, Any]:
         """The answer to POST /v1/chat/completions."""
-        if not isinstance(body.get("messages"), list):
-            raise InvalidError("messages: must be a list")
-        prompt = self.tokenize(body, caller)["tokens"]
+        prompt = self.tokenize({"messages": None, **body}, caller)["tokens"]
         call = self._call(prompt, body, body.get("max_completion_tokens") or body.get("max_tokens"))
         reply = self._sampled(call, caller)
         text, tokens = self._decoded(reply, body)
@@ -150,12 +148,13 @@ class Engine:
         """The answer to POST /tokenize, of messages or of a text."""
         with self._tokenizing:
             if "messages" not in body:
-                ids = self._tokenizer.encode(body["prompt"], add_special_tokens=bool(body.get("add_special_tokens", True)))
+                ids = self._tokenizer.encode(_text(body), add_special_tokens=bool(body.get("add_special_tokens", True)))
             else:
-                options = {name: value for name, value in (body.get("chat_template_kwargs") or {}).items() if name not in ("chat_template", "conversation")}
+                messages, given = _chat(body)
+                options = {name: value for name, value in given.items() if name not in ("chat_template", "conversation")}
                 options |= {name: body[name] for name in ("tools", "continue_final_message") if body.get(name)}
                 options |= {"tokenize": False, "add_generation_prompt": body.get("add_generation_prompt", True)}
-                text = self._tokenizer.apply_chat_template(body["messages"], **options)
+                text = self._tokenizer.apply_chat_template(messages, **options)
                 ids = self._tokenizer.encode(text, add_special_tokens=False)
         return {"count": len(ids), "max_model_len": self.max_length, "tokens": ids}
 
@@ -169,13 +168,13 @@ class Engine:
         if not isinstance(prompt, list) or not prompt or not all(type(id) is int and id >= 0 for id in prompt):
             raise InvalidError("prompt: must be a text, or a list of token ids")
 
-        most = min(int(max_tokens or self.max_length), self.max_length - len(prompt))
+        most = min(int(_number("max_tokens", max_tokens or self.max_length)), self.max_length - len(prompt))
         if most < 1:
             # vLLM's words, which rolloutd knows.
             raise InvalidError(f"This model's maximum context length is {self.max_length} tokens, the prompt has {len(prompt)}")
         temperature = body.get("temperature")
         sampling = {name: body[name] for name in _SAMPLING if body.get(name) is not None}
-        return Call(prompt, most, 1.0 if temperature is None else float(temperature), sampling)
+        return Call(prompt, most, 1.0 if temperature is None else _number("temperature", temperature), sampling)
 
     def _awaited(self, reply: Awaitable[Reply], caller: socket.socket) -> Reply:
         """Awaits a reply on the trainer's loop. ConnectionError if the caller hangs up: nobody would get the reply."""
@@ -208,6 +207,42 @@ class Engine:
         usage = {"prompt_tokens": prompt, "completion_tokens": sampled, "total_tokens": prompt + sampled}
         version = {"weight_version": reply.version} if reply.version else {}
         return {"id": "completion", "model": self.model, "usage": usage, **version}
+
+
+def _object(content: bytes) -> dict[str, Any]:
+    try:
+        body = json.loads(content)
+    except (ValueError, RecursionError) as err:
+        raise InvalidError(f"the body must be JSON: {type(err).__name__}: {err}") from err
+    if not isinstance(body, dict):
+        raise InvalidError("the body must be a JSON object")
+    return body
+
+
+def _text(body: Mapping[str, Any]) -> str:
+    if not isinstance(text := body.get("prompt"), str):
+        raise InvalidError("prompt: must be a text")
+    return text
+
+
+def _chat(body: Mapping[str, Any]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """The messages of a body, and its arguments of the chat template."""
+    messages, options = body["messages"], body.get("chat_template_kwargs") or {}
+    if not isinstance(messages, list) or not all(isinstance(message, dict) and isinstance(message.get("role"), str) for message in messages):
+        raise InvalidError("messages: must be a list of objects with a role")
+    if not isinstance(options, dict):
+        raise InvalidError("chat_template_kwargs: must be an object")
+    return messages, options
+
+
+def _number(name: str, value: Any) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise InvalidError(f"{name}: must be a number, got {str(value)[:100]}")
+    return number
 
 
 def _choice(reply: Reply, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -264,15 +299,13 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _reply(self, call: Callable[[Mapping[str, Any], socket.socket], dict[str, Any]], content: bytes) -> None:
         try:
-            body = json.loads(content)
-            if not isinstance(body, dict):
-                raise InvalidError("the body must be a JSON object")
+            body = _object(content)
             answer = call(body, self.connection)
-        except (InvalidError, KeyError, ValueError, TypeError, RecursionError) as err:
-            self._refuse(400, str(err) if isinstance(err, InvalidError) else f"{type(err).__name__}: {err}")
+        except InvalidError as err:  # of the body alone: rolloutd takes 400 as a fault of the agent
+            self._refuse(400, str(err))
         except ConnectionError:
             raise
-        except Exception as err:  # of the trainer's engine or template: it ends this call alone
+        except Exception as err:  # of the trainer's engine, tokenizer or template: it ends this call alone
             self._refuse(500, f"{type(err).__name__}: {err}")
         else:
             if body.get("stream"):
