@@ -54,18 +54,17 @@ test-deps:
 test: test-deps lint test-root test-dev
 
 # Never from the cache: Go does not know that a test builds and runs this project's programs. Without vet, which lint runs.
-# Three packages at once: those with agents and containers wait for a third of their time.
 # The tests that measure the memory of requests and replies, and those of the page in a browser, are built without the race
 # detector, under which decoding megabytes takes ten times as long, and the page four times; other tests run the same code
 # under it.
 test-root: $(SUM)
-	CGO_ENABLED=1 $(SUM) --format standard-quiet -- -p 3 -count=1 -race -vet=off -timeout 60m ./...
+	CGO_ENABLED=1 $(SUM) --format standard-quiet -- -count=1 -race -vet=off -timeout 60m ./...
 	go test -count=1 -vet=off -timeout 10m ./envserver ./internal/gateway -run 'TestMemoryOf|TestPage|TestSavedPage'
 
 # The nested module embeds the Temporal server, which is slow to build with the race detector and not our code. Its tests
 # wait for half of their time, for agents and timers, so more of them run at once than there are cores.
 test-dev: $(SUM)
-	cd $(DEV) && $(SUM) --format standard-quiet -- -count=1 -vet=off -parallel 6 -timeout 80m ./...
+	cd $(DEV) && $(SUM) --format standard-quiet -- -count=1 -vet=off -parallel 5 -timeout 80m ./...
 
 # golangci-lint (which includes go vet) over both modules, then known vulnerabilities. Results are cached between runs.
 lint: $(LINT) $(VULN)

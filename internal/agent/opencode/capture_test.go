@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rolloutd/rolloutd/internal/agent"
+	"github.com/rolloutd/rolloutd/internal/agent/agenttest"
 	"github.com/rolloutd/rolloutd/internal/agent/opencode"
 	"github.com/rolloutd/rolloutd/internal/agent/opencode/binary"
 	"github.com/rolloutd/rolloutd/internal/driver/local"
@@ -199,7 +200,7 @@ const contextSize = 14000
 
 func (c *captured) finish(t *testing.T) string {
 	t.Helper()
-	st, err := c.Wait(t.Context(), "agent-1", 2*time.Minute)
+	st, err := c.Wait(t.Context(), "agent-1", agenttest.Patience)
 	require.NoError(t, err)
 	out, err := c.Tail(t.Context(), st, "stdout", 1<<20)
 	require.NoError(t, err)

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rolloutd/rolloutd/internal/agent"
+	"github.com/rolloutd/rolloutd/internal/agent/agenttest"
 	"github.com/rolloutd/rolloutd/internal/agent/opencode"
 	"github.com/rolloutd/rolloutd/internal/agent/opencode/binary"
 	"github.com/rolloutd/rolloutd/internal/driver/local"
@@ -50,7 +51,7 @@ func TestOpencodeEndsAfterABrokenReply(t *testing.T) {
 	upstream := httptest.NewServer(model)
 	t.Cleanup(upstream.Close)
 	box, gate := passedThrough(t, upstream.URL)
-	st, err := box.Wait(t.Context(), "agent-1", 2*time.Minute)
+	st, err := box.Wait(t.Context(), "agent-1", agenttest.Patience)
 	require.NoError(t, err)
 	require.False(t, st.Running)
 	out, err := box.Tail(t.Context(), st, "stdout", 1<<20)

@@ -3,7 +3,6 @@ package opencode_test
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -70,7 +69,7 @@ for new in ({}, {"parentID": root}):
 	st, err := r.Next(t.Context())
 	require.NoError(t, err)
 	require.True(t, st.Ready, "%+v", st)
-	c.bash(t, "open-call", "until grep -q ' [0-9A-F]*:1B58 01 ' /proc/net/tcp; do :; done")
+	c.bash(t, "open-call", "until grep -q ' [0-9A-F]*:1B58 01 ' /proc/net/tcp; do sleep 0.05; done")
 	c.gateway = startGateway(t, c.dir)
 	c.bash(
 		t,
@@ -105,7 +104,7 @@ func (c *captured) bash(t *testing.T, name, command string) {
 	t.Helper()
 	_, err := c.Start(t.Context(), name, wire.Process{Argv: []string{"/bin/bash", "-c", command}, Dir: rollout.Workdir})
 	require.NoError(t, err)
-	st, err := c.Wait(t.Context(), name, time.Minute)
+	st, err := c.Wait(t.Context(), name, agenttest.Patience)
 	require.NoError(t, err)
 	require.False(t, st.Running)
 	require.Zero(t, st.ExitCode)

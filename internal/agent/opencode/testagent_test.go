@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -135,7 +134,7 @@ func (w *testAgent) run(t *testing.T, name, command, user string) (output string
 		Env: map[string]string{"PYTHONDONTWRITEBYTECODE": "1", "TESTS_DIR": wire.VerifierTests},
 	})
 	require.NoError(t, err)
-	st, err := w.Wait(t.Context(), name, time.Minute)
+	st, err := w.Wait(t.Context(), name, agenttest.Patience)
 	require.NoError(t, err)
 	require.False(t, st.Running)
 
