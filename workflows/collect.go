@@ -147,5 +147,5 @@ func (r *run) head(a *attempt) activities.Head {
 
 // composeRetries is a retry policy without a limit, since composeTimeout bounds the retries.
 func composeRetries() *temporal.RetryPolicy {
-	return &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: time.Minute}
+	return &temporal.RetryPolicy{MaximumInterval: time.Minute}
 }

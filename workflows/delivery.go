@@ -34,11 +34,7 @@ func deliverGroup(ctx workflow.Context, spec rollout.DeliverySpec) (rollout.Deli
 		StartToCloseTimeout: deliverTry,
 		HeartbeatTimeout:    heartbeat,
 		Summary:             spec.GroupID + " to " + spec.Sink,
-		RetryPolicy: &temporal.RetryPolicy{
-			InitialInterval:    time.Second,
-			BackoffCoefficient: 2,
-			MaximumInterval:    time.Minute,
-		},
+		RetryPolicy:         &temporal.RetryPolicy{MaximumInterval: time.Minute},
 	})
 
 	var out rollout.Delivery

@@ -222,5 +222,5 @@ func retryPolicy() *temporal.RetryPolicy {
 
 // uncounted is a retry policy without a limit, for an activity that counts its own tries.
 func uncounted() *temporal.RetryPolicy {
-	return &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: 15 * time.Second}
+	return &temporal.RetryPolicy{MaximumInterval: 15 * time.Second}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/cli"
 	"github.com/rolloutd/rolloutd/internal/cli/client"
+	"github.com/rolloutd/rolloutd/internal/clock"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
@@ -85,10 +86,8 @@ func deliver(
 			fmt.Fprintf(progress, "not delivered yet: %s\n", shown)
 		}
 
-		select {
-		case <-ctx.Done():
+		if clock.Sleep(ctx, time.Second) != nil {
 			return d, exitError(cli.ExitDetached)
-		case <-time.After(time.Second):
 		}
 
 		d, err = c.Delivery(ctx, spec)

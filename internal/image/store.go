@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rolloutd/rolloutd/internal/clock"
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
@@ -270,10 +271,8 @@ func (s *Store) Use(ctx context.Context, image string) (*Use, error) {
 			return u, err
 		}
 		// another process is removing it, or checks whether it may
-		select {
-		case <-time.After(lockStep):
-		case <-ctx.Done():
-			return nil, fault.Wrap(fault.Unavailable, ctx.Err(), "wait for image %s", image)
+		if err := clock.Sleep(ctx, lockStep); err != nil {
+			return nil, fault.Wrap(fault.Unavailable, err, "wait for image %s", image)
 		}
 	}
 }

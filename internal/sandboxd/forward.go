@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/net/netutil"
 
+	"github.com/rolloutd/rolloutd/internal/clock"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/backchannel"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/reply"
@@ -86,10 +87,8 @@ func (f *forwarder) accept() {
 		}
 		// out of descriptors: wait for a connection to end
 		if err != nil {
-			select {
-			case <-f.ctx.Done():
+			if clock.Sleep(f.ctx, 100*time.Millisecond) != nil {
 				return
-			case <-time.After(100 * time.Millisecond):
 			}
 
 			continue

@@ -71,11 +71,7 @@ func (p *run) deliverOne(ctx workflow.Context, f producer.Finished) {
 		HeartbeatTimeout:    heartbeat,
 		WaitForCancellation: true,
 		Summary:             f.GroupID + " to " + p.spec.Sink,
-		RetryPolicy: &temporal.RetryPolicy{
-			InitialInterval:    time.Second,
-			BackoffCoefficient: 2,
-			MaximumInterval:    time.Minute,
-		},
+		RetryPolicy:         &temporal.RetryPolicy{MaximumInterval: time.Minute},
 	})
 
 	var d rollout.Delivery
@@ -198,11 +194,7 @@ func (p *run) readDelivery(ctx workflow.Context) (delivery.Status, error) {
 		ScheduleToCloseTimeout: statusTimeout,
 		WaitForCancellation:    true,
 		Summary:                p.spec.Sink,
-		RetryPolicy: &temporal.RetryPolicy{
-			InitialInterval:    time.Second,
-			BackoffCoefficient: 2,
-			MaximumInterval:    10 * time.Second,
-		},
+		RetryPolicy:            &temporal.RetryPolicy{MaximumInterval: 10 * time.Second},
 	})
 
 	var status delivery.Status
@@ -221,11 +213,7 @@ func (p *run) closeSink() {
 		HeartbeatTimeout:       heartbeat,
 		ScheduleToCloseTimeout: closeTimeout,
 		Summary:                p.spec.Sink,
-		RetryPolicy: &temporal.RetryPolicy{
-			InitialInterval:    time.Second,
-			BackoffCoefficient: 2,
-			MaximumInterval:    10 * time.Second,
-		},
+		RetryPolicy:            &temporal.RetryPolicy{MaximumInterval: 10 * time.Second},
 	})
 	if err := workflow.ExecuteActivity(ctx, p.acts.CloseSink, activities.SinkInput{Sink: p.spec.Sink}).
 		Get(ctx, nil); err != nil {

@@ -219,12 +219,10 @@ func (p *run) finish(outcome producer.Outcome) (producer.State, error) {
 	p.upsert(p.keys.Phase.ValueSet(string(producer.Done)), p.keys.Outcome.ValueSet(string(outcome)))
 	p.describe()
 	ctx := workflow.WithLocalActivityOptions(p.ctx, workflow.LocalActivityOptions{
-		StartToCloseTimeout: storeTry, ScheduleToCloseTimeout: storeTimeout, Summary: string(outcome),
-		RetryPolicy: &temporal.RetryPolicy{
-			InitialInterval:    time.Second,
-			BackoffCoefficient: 2,
-			MaximumInterval:    time.Minute,
-		},
+		StartToCloseTimeout:    storeTry,
+		ScheduleToCloseTimeout: storeTimeout,
+		Summary:                string(outcome),
+		RetryPolicy:            &temporal.RetryPolicy{MaximumInterval: time.Minute},
 	})
 
 	return p.state, workflow.ExecuteLocalActivity(ctx, p.acts.StoreProducer, p.state).Get(ctx, nil)

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/rolloutd/rolloutd/internal/clock"
 )
 
 // parts returns the cgroups of a sandbox, the innermost first.
@@ -63,10 +65,8 @@ func (h *Hierarchy) Remove(ctx context.Context, name string) error {
 			return e
 		}
 
-		select {
-		case <-ctx.Done():
-			return errors.Join(err, ctx.Err())
-		case <-time.After(pause):
+		if e := clock.Sleep(ctx, pause); e != nil {
+			return errors.Join(err, e)
 		}
 	}
 }

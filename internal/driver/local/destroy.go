@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/rolloutd/rolloutd/internal/clock"
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
@@ -82,10 +83,8 @@ func (d *Driver) killSandbox(ctx context.Context, dir string, s state) error {
 			return dropVolumes(dir)
 		}
 
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(pause):
+		if err := clock.Sleep(ctx, pause); err != nil {
+			return err
 		}
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/rolloutd/rolloutd/internal/clock"
 )
 
 // errBusy means that another caller is creating or destroying the sandbox.
@@ -27,10 +29,8 @@ func lockFolder(ctx context.Context, path string, create bool) (*folder, error) 
 			return f, err
 		}
 
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(pause):
+		if err := clock.Sleep(ctx, pause); err != nil {
+			return nil, err
 		}
 	}
 }
