@@ -41,15 +41,38 @@ var (
 type route struct {
 	gatewayapi.Route
 
+	// What the route was opened with, and what the gateway's options say. It does not change.
+
 	// in this rollout's order
 	engines []string
 	folder  string
 
 	// the model's API key in plain text; never on disk
-	key      string
-	upstream *upstream.Client
+	key string
 
-	// of that upstream
+	// See Options.
+	hold, reachTime, keepAlive time.Duration
+	traceBytes                 int64
+	passThrough                bool
+	cacheSalt                  CacheSalt
+	auditShare                 float64
+
+	// time without a mark after which the gateway counts as suspended
+	suspendAfter time.Duration
+
+	// how calls that repeat a conversation are made
+	continuation rollout.Continuation
+
+	// calls ask for sampling masks
+	masks bool
+
+	// what happens to replies with a fault of the engine
+	onFault rollout.OnEngineFault
+
+	// What the route uses, some of it together with other routes.
+
+	// upstream is the client of the model; admission limits the calls to it.
+	upstream  *upstream.Client
 	admission *limits.Admission
 	api       *agentAPI
 	report    *reporter
@@ -59,21 +82,21 @@ type route struct {
 	// nil without capture
 	trace *trace.Log
 
-	// bytes of requests
-	room *semaphore.Weighted
-
-	// bodies of requests
+	// room has a unit for each byte of the requests in progress; bodies are the buffers that they are read into.
+	room   *semaphore.Weighted
 	bodies *upstream.BufferPool[byte]
 
-	// of replies
+	// for replies
 	memory membudget.Share
-	// As in Options.
-	hold, reachTime, keepAlive time.Duration
 
-	// time without a mark after which the gateway counts as suspended
-	suspendAfter time.Duration
-	traceBytes   int64
-	passThrough  bool
+	// gives a recorded call to a background audit, which may score it again
+	offerAudit func(c candidate)
+
+	// ways are those in which endpoints delivered calls; probeReport is what a probe of this endpoint found.
+	ways        *knownWays
+	probeReport func() rollout.EndpointReport
+
+	// What the calls find out. Each has its own protection.
 
 	// size of the latest reply without its prompt's ids, in bytes: an estimate for the next one
 	replied atomic.Int64
@@ -84,32 +107,16 @@ type route struct {
 	// why the endpoint never returns the ids of a prompt; nil: it may
 	noPromptIDs atomic.Pointer[string]
 
-	// of a call with earlier turns
+	// held while a call is compared with earlier turns, so that one record is in memory at a time
 	comparing sync.Mutex
 
-	cacheSalt CacheSalt
-
-	// recorded calls that a background audit may score again
-	offerAudit func(c candidate)
-	auditShare float64
-
-	// how calls that repeat a conversation are made, the conversations, and whether recorded ones were added
-	continuation rollout.Continuation
-	forest       continuation.Forest
-	regrown      sync.Once
-
+	// the conversations, to which the recorded ones are added once
+	forest  continuation.Forest
+	regrown sync.Once
 	experts expertBook
+	version *FeedVersion
 
-	// whether calls ask for sampling masks
-	masks bool
-
-	// what happens to replies with a fault of the engine, and the ways in which endpoints delivered calls
-	onFault rollout.OnEngineFault
-	ways    *knownWays
-
-	// what a probe of the endpoint's chat completions found
-	probeReport func() rollout.EndpointReport
-
+	// mu guards the rest: the progress of the rollout, and the life of the route.
 	mu      sync.Mutex
 	journal Journal
 
@@ -119,7 +126,7 @@ type route struct {
 	// number of the latest turn
 	latestTurn int
 
-	// replies that were replaced
+	// number of replies that were replaced
 	replaced int
 
 	// of complete replies, for the status
@@ -133,25 +140,23 @@ type route struct {
 	waitTime waitTime
 	heldTime HeldTime
 
-	// time of the gateway's last mark, or of the route's opening; wall clock
-	lastMark time.Time
-
 	// of prompts that the endpoint fails to tokenise
 	promptWait promptWait
 
-	// start of the first call
-	first time.Time
+	// time of the gateway's last mark, or of the route's opening; wall clock
+	lastMark time.Time
 
-	// start or end of the latest call
-	last time.Time
+	// first is the start of the first call, last the start or end of the latest one.
+	first time.Time
+	last  time.Time
 
 	// closed and replaced when sessions are registered or the route ends
 	registered chan struct{}
 	attached   bool
 
 	// number of connections of the model channel
-	epoch   int
-	version *FeedVersion
+	epoch int
+
 	// working is the lifetime of the route's loop and calls, derived from Run's context; nil outside Run.
 	working context.Context
 	cancel  context.CancelCauseFunc
