@@ -137,18 +137,22 @@ type Options struct {
 
 	// the model endpoints that clients may name; nil: not shown
 	Endpoints Endpoints
+
 	// TemporalUI is the address of the deployment's workflows in Temporal's UI, ending in /; "": none is known.
 	TemporalUI string
 	// TaskSets are the paths of task sets by their names for clients.
 	TaskSets map[string]string
+
 	// Episodes calls the tools of rollouts that wait for calls; nil: no interactive episodes.
 	Episodes Episodes
 	// Uploads stores files that clients send before their rollouts; nil: none are accepted.
 	Uploads Uploads
+
 	// Environments are environments of interactive episodes, mounted at /env/NAME/.
 	Environments []Environment
 	// Harbor is the environment for HarborEnv's clients, over TaskSets; nil: there is none.
 	Harbor *Harbor
+
 	// Resolve turns a client's model arguments into an endpoint and its plain API key.
 	Resolve func(catalog.Request) (rollout.Model, string, error)
 	// Seal returns the storable form of an API key.
@@ -201,30 +205,37 @@ type Options struct {
 
 	// sessions at once, over all transports; default 64
 	MaxSessions int
+
 	// TokenShare is the part of MaxSessions that the sessions of one token may take on a server with
 	// several; default 0.5.
 	TokenShare float64
+
 	// SessionIdle is the time without use after which a session made over POST /mcp ends; default 1 h, negative: never.
 	SessionIdle time.Duration
 	// StepTimeout bounds the answer to a step over /ws, and to a tools/call over /mcp, if the client sets
 	// no timeout_s. Default none: a client waits as long as it likes, and a rollout ends by its own limits.
 	StepTimeout time.Duration
+
 	// GiveUp is the age of a call over /ws from which the next request of a client that never sent ahead
 	// means that it no longer waits for the answer, which is then dropped; default 1 s.
 	GiveUp time.Duration
+
 	// MaxMessage bounds a request body or frame, in bytes; default 16 MiB.
 	MaxMessage int64
 	// RequestMemory bounds the memory of large bodies and frames of all clients while they are read and
 	// decoded, in bytes; a request beyond it is answered with 503, or close code 1013. One token may use
 	// half of it. Default: eight times MaxMessage.
 	RequestMemory int64
+
 	// ExportMemory bounds the memory of transcripts, arrays and training sequences of all clients while
 	// they are made and sent, in bytes; a request beyond it waits up to a minute and is then answered with
 	// 503. Default: 1 GiB.
 	ExportMemory int64
+
 	// BodyTimeout bounds the transfer of a request's body, and of a large message over a WebSocket, so that
 	// a client that sends byte by byte holds nothing for long; default 1 min.
 	BodyTimeout time.Duration
+
 	// PingInterval is the time between WebSocket pings; default 20 s.
 	PingInterval time.Duration
 	// Linger is for how long a refused WebSocket stays open so that its client can read the reason; default 5 s.
@@ -232,10 +243,12 @@ type Options struct {
 
 	// Tokens are accepted as bearer token or basic-auth password. Empty: no check, and every caller is an operator.
 	Tokens []Token
+
 	// Hosts are further host names, besides loopback names and the connection's own address, that the Host
 	// header of a request may have on a server without Tokens. It thus refuses requests of a foreign page
 	// whose name resolves to this server.
 	Hosts []string
+
 	// AllowedOrigins are pages of other hosts whose scripts may call this server, as scheme://host[:port].
 	AllowedOrigins []string
 

@@ -46,6 +46,7 @@ type Options struct {
 	// Egress lists the special hosts that base URLs of clients may reach; the zero value: none. Base URLs
 	// of the operator's endpoints are not checked.
 	Egress egress.Policy
+
 	// Bounds returns the limits of an upstream by name; nil: none.
 	Bounds func(upstream string) limits.Bounds
 	// Continuation returns how calls of an upstream, by name, continue a conversation; nil: rollout.ContinuationAuto.
@@ -62,21 +63,26 @@ type Options struct {
 	OnEngineFault func(upstream string) rollout.OnEngineFault
 	// Audit returns which share of an upstream's turns is scored again in the background, by name; nil: none.
 	Audit func(upstream string) float64
+
 	// AuditDrop takes turns that do not fit their weights out of training.
 	AuditDrop bool
+
 	// Endpoints are the names, besides host:port, of upstreams that a trainer may query before their first
 	// call; none: any name.
 	Endpoints []string
+
 	// PassThrough streams replies to the agent as they arrive, except for the end, which waits for the
 	// record. The agent gets an error event if such a reply breaks off. Otherwise a reply is completed
 	// before it is sent.
 	PassThrough bool
 	// RawLogprobs allows training on turns whose log probabilities were taken before the temperature was applied.
 	RawLogprobs bool
+
 	// KeepAlive is the interval of comments in a stream that an agent waits for, so that it does not give
 	// up. After the first comment a failure can only be reported inside the stream, and the call does not
 	// survive a restart of the gateway. 0: never.
 	KeepAlive time.Duration
+
 	// EmptyReplies is the number of replies to one call that say nothing and have no token, after which the
 	// call has failed. With the pauses between the tries, the default takes about a minute. 0: 8.
 	EmptyReplies int
@@ -86,16 +92,19 @@ type Options struct {
 	// refuses connections or cannot be resolved, and has never answered this gateway. One that has is
 	// awaited for Limits.Held of the route. 0: 2 min.
 	Reach time.Duration
+
 	// Hold is for how long a call survives a broken model channel, so that the sandbox can ask again. 0: 30 s.
 	Hold time.Duration
 	// Mark is the interval at which the gateway records that it is alive and which calls are in flight. 0: 5 s.
 	Mark time.Duration
+
 	// TraceBytes bounds the records of one route on disk, in bytes; maxExport times as much bounds their
 	// exported size. A call beyond it gets an empty completion, as for any spent budget. 0: 256 MiB.
 	TraceBytes int64
 	// ReplyMemory bounds the memory of all replies in flight, in bytes, without the first 256 KiB of each;
 	// the replies of one endpoint may use half of it. 0: 1 GiB.
 	ReplyMemory int64
+
 	// Trace configures how records are written; the zero value is that of production.
 	Trace trace.Options
 }

@@ -44,6 +44,7 @@ type Result struct {
 
 	// see Spec.Owner
 	Owner string `json:"owner,omitempty"`
+
 	// Agent, Model and Endpoint are those that the rollout was started with; an endpoint that has no name in the catalog
 	// is its host and port.
 	Agent    string    `json:"agent,omitempty"`
@@ -59,22 +60,27 @@ type Result struct {
 	Phases  []PhaseTiming `json:"phases,omitempty"`
 	Usage   Usage         `json:"usage"`
 	Grading Grading       `json:"grading"`
+
 	// Rewards are the rewards by name that the verifier wrote to reward.json, of which Reward is one, or that the client
 	// gave with its score.
 	Rewards map[string]float64 `json:"rewards,omitempty"`
 	// TurnRewards are rewards of single turns, by turn and name, that the verifier or the client gave.
 	TurnRewards []TurnReward `json:"turn_rewards,omitempty"`
+
 	// Steps are the steps of the task that ran. Grading and the verifier's output are those of the last one.
 	Steps []StepResult `json:"steps,omitempty"`
+
 	// ResourceCauses are the bounds that the sandboxes of all attempts reached.
 	ResourceCauses []ResourceCause `json:"resource_causes,omitempty"`
 	// Services are those of the task, as they were when the agent of the last attempt had ended.
 	Services []ServiceState `json:"services,omitempty"`
+
 	// MalformedCalls counts the tool calls of the policy that could not be read, by the agent react.
 	MalformedCalls int `json:"malformed_calls,omitempty"`
 	// ModelHeldS is for how many seconds the gateway held model calls of the agent back, or no worker ran
 	// an agent that runs in the worker. The agent's time was extended by it.
 	ModelHeldS float64 `json:"model_held_s,omitempty"`
+
 	// RolloutType says whether the turns may be trained on, CaptureLevel what was captured of the agent's turns.
 	RolloutType  RolloutType  `json:"rollout_type"`
 	CaptureLevel CaptureLevel `json:"capture_level"`
@@ -86,6 +92,7 @@ type Result struct {
 
 	// of all turns and of the endpoint's probe; see Turn
 	ParamFixes []string `json:"param_fixes,omitempty"`
+
 	// LogprobsMode, ToolSupport and Findings are of the endpoint's probe; absent: not known.
 	LogprobsMode LogprobsMode `json:"logprobs_mode,omitempty"`
 	ToolSupport  *bool        `json:"tool_support,omitempty"`
@@ -318,10 +325,12 @@ type Turn struct {
 
 	// as sent upstream
 	Request json.RawMessage `json:"request"`
+
 	// Rewritten has the members that the gateway changed in the agent's request:
 	// {"max_tokens":{"from":32000,"to":4096}}. Without "from" the gateway added the member, without "to" it
 	// removed the member.
 	Rewritten json.RawMessage `json:"rewritten,omitempty"`
+
 	// Constrained is the member of the request by which the engine chose tokens under a grammar, such as
 	// "response_format".
 	Constrained string `json:"constrained,omitempty"`
@@ -329,26 +338,32 @@ type Turn struct {
 	// asked for, where they differ.
 	SamplingParams          json.RawMessage `json:"sampling_params,omitempty"`
 	RequestedSamplingParams json.RawMessage `json:"requested_sampling_params,omitempty"`
+
 	// ParamFixes are changes of the request that the endpoint needed, such as "dropped top_k".
 	ParamFixes []string `json:"param_fixes,omitempty"`
 	// Repaired says how the endpoint's reply differed from the API's form. Response is what the agent got instead.
 	Repaired string `json:"repaired,omitempty"`
 	// Fallback says why a conversation continued by messages and not by token ids: a word, a colon, and a sentence.
 	Fallback string `json:"fallback,omitempty"`
+
 	// Masked is the fault of the engine for which the turn is not trained on, a word; Flaws has the sentence.
 	Masked string `json:"masked,omitempty"`
+
 	// NodeID names the turn among all turns of all rollouts: 12 hex digits of the call id's SHA-256.
 	NodeID string `json:"node_id,omitempty"`
+
 	// Images counts the images of the prompt. The prompt's ids have only placeholders for them: who trains on the turn
 	// needs the images of ImageRefs.
 	Images int `json:"images,omitempty"`
 	// ImageRefs are the images of the prompt, in order, at most MaxImages. Request has their digests in place of their
 	// bytes.
 	ImageRefs []ImageRef `json:"image_refs,omitempty"`
+
 	// RoutedExperts describes the experts that the engine's router chose for the tokens; nil: they were not asked for.
 	RoutedExperts *RoutedExperts `json:"routed_experts,omitempty"`
 	// SamplingMask describes the tokens from which the sampler chose; nil: they were not asked for.
 	SamplingMask *SamplingMask `json:"sampling_mask,omitempty"`
+
 	// LossMask has a 0 for each prompt token and a 1 for each completion token that is trained on; empty
 	// where there are no ids.
 	LossMask Mask `json:"loss_mask,omitempty"`
