@@ -254,6 +254,39 @@ func TestHarborRefusals(t *testing.T) {
 	)
 }
 
+// The reward of a rollout is the one that the client names. All that the verifier wrote are its rewards.
+func TestHarborRewards(t *testing.T) {
+	t.Parallel()
+	r := start(t, withHarbor(t))
+	r.fake.setTraceLines(harborTrace(t))
+	r.fake.edit = func(res *rollout.Result) {
+		res.Rewards = map[string]float64{"accuracy": 0.5, "speed": 4.5}
+		res.Steps = []rollout.StepResult{
+			{Name: "first", Outcome: rollout.Completed, Reward: new(0.25)},
+			{Name: "last", Outcome: rollout.AgentFailed, Rewards: map[string]float64{"accuracy": 0.5, "speed": 4.5}},
+		}
+	}
+
+	c := r.dial(harborPath + "/ws")
+	got := c.harborCall(map[string]any{"task_index": 0, "reward_key": "reward, accuracy"})
+	require.Equal(t, true, got["ok"], got["error"])
+	require.InDelta(t, 0.5, got["reward"], 0)
+	require.Equal(t, "accuracy", got["reward_key"])
+	require.Equal(t, map[string]any{"accuracy": 0.5, "speed": 4.5}, got["rewards"])
+	require.Equal(t, []any{
+		map[string]any{"name": "first", "rewards": map[string]any{"reward": 0.25}, "passed": true},
+		map[string]any{"name": "last", "rewards": map[string]any{"accuracy": 0.5, "speed": 4.5}, "passed": false},
+	}, got["step_results"])
+
+	spec, _ := r.fake.spec(got["trial_name"].(string))
+	require.Equal(t, "reward, accuracy", spec.Task.Verifier.RewardKey)
+
+	got = c.harborCall(map[string]any{"task_index": 0, "reward_key": "grace"})
+	require.Equal(t, "RewardKeyError", got["exception_type"])
+	require.Contains(t, got["error"], "no reward grace: the verifier gave accuracy, speed")
+	require.Nil(t, got["reward"])
+}
+
 // A lost rollout has no reward and no turns; its result is an empty trace and not an error.
 func TestHarborLostRollout(t *testing.T) {
 	t.Parallel()

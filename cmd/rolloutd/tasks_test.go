@@ -191,6 +191,7 @@ func TestTasksCheckRunsSolutions(t *testing.T) {
 		"without.yaml":  task(""),
 		"fails.yaml":    task("solution: [a]\n"),
 		"wide.yaml":     task("solution: [a]\nreward_range: [0, 3]\n"),
+		"any.yaml":      task("solution: [a]\nreward_range: [-1e18, 1e18]\n"),
 	})
 	url := serveTrials(t, map[string]float64{
 		"good-oracle":     1,
@@ -200,6 +201,7 @@ func TestTasksCheckRunsSolutions(t *testing.T) {
 		"fails-oracle":    2,
 		"fails-nop":       0,
 		"wide-oracle":     1,
+		"any-oracle":      1,
 	})
 	code, out, errText := rolloutd(
 		t.Context(),
@@ -219,12 +221,13 @@ func TestTasksCheckRunsSolutions(t *testing.T) {
 			"        grep 4 out (exit code 2):\n        grep: out\n        is gone\n" +
 			"        the verifier did not see changes in /etc/app, /usr/bin\n        a\\x1b note\n",
 		"without.yaml: oracle: the task has no solution", "fails.yaml: oracle: setup_failed: no such command",
-		"wide.yaml: oracle: the solution earns 1 of 3", "free.yaml: nop: doing nothing earns 1 of 1", "tasks: 6, problems: 5",
+		"wide.yaml: oracle: the solution earns 1 of 3", "free.yaml: nop: doing nothing earns 1 of 1", "tasks: 7, problems: 5",
 	} {
 		require.Contains(t, out, want)
 	}
 
 	require.NotContains(t, out, "good.yaml")
+	require.NotContains(t, out, "any.yaml", "of any number 1 is that of a solution")
 
 	// what was found is beside the set, and a producer takes proved tasks alone where that is required
 	require.FileExists(t, filepath.Join(dir, "rolloutd-checks.json"))
@@ -233,7 +236,7 @@ func TestTasksCheckRunsSolutions(t *testing.T) {
 
 	code, _, errText = rolloutd(t.Context(), env, produce...)
 	require.Zero(t, code, errText)
-	require.Len(t, p.asked["POST /producers"]["tasks"], 6)
+	require.Len(t, p.asked["POST /producers"]["tasks"], 7)
 	require.Contains(t, errText, "not proved: 5 tasks; `rolloutd tasks check "+dir+" --oracle --nop` proves tasks\n")
 
 	code, _, errText = rolloutd(t.Context(), env, append(produce, "--require-checked")...)
@@ -242,7 +245,7 @@ func TestTasksCheckRunsSolutions(t *testing.T) {
 
 	code, _, errText = rolloutd(t.Context(), env, append(produce, "--require-checked", "--skip-broken")...)
 	require.Zero(t, code, errText)
-	require.Len(t, p.asked["POST /producers"]["tasks"], 1)
+	require.Len(t, p.asked["POST /producers"]["tasks"], 2)
 
 	// a damaged file stops only those who require it
 	file := filepath.Join(dir, "rolloutd-checks.json")
@@ -252,7 +255,7 @@ func TestTasksCheckRunsSolutions(t *testing.T) {
 
 	code, _, errText = rolloutd(t.Context(), env, produce...)
 	require.Zero(t, code, errText)
-	require.Contains(t, errText, "not proved: 6 tasks")
+	require.Contains(t, errText, "not proved: 7 tasks")
 
 	code, _, errText = rolloutd(t.Context(), env, append(produce, "--require-checked")...)
 	require.Equal(t, 1, code)

@@ -174,6 +174,9 @@ func (f *Forest) Plan(ctx context.Context, render Render, digest Digest, message
 		p.Fallback = off
 	case at.node == nil:
 		p.Fallback = NoMatch
+	case slices.ContainsFunc(p.messages, func(m message) bool { return m.media }):
+		// also where the text is repeated: the images may be others, and ids alone have none
+		p.Fallback = Media
 	case at.again:
 		p.Prompt, p.loose = at.prompt(0), at.loose
 	case slices.ContainsFunc(rest, func(m message) bool { return m.role == "assistant" }):
@@ -182,8 +185,6 @@ func (f *Forest) Plan(ctx context.Context, render Render, digest Digest, message
 		p.Fallback = at.unfit
 	case f.RenderUserTurns && at.answers() && slices.ContainsFunc(rest, func(m message) bool { return m.role == "user" }):
 		p.Fallback = UserTurn
-	case slices.ContainsFunc(p.messages, func(m message) bool { return m.media }):
-		p.Fallback = Media
 	case len(rest) == 0 || slices.ContainsFunc(rest, func(m message) bool { return m.role != "user" && m.role != "tool" }):
 		p.Fallback = Role
 	default:

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"slices"
 	"sync"
 
 	"github.com/rolloutd/rolloutd/internal/config"
@@ -74,7 +75,11 @@ func buildNetwork(c config.Config, log *slog.Logger, hosts []string) (*dockerfil
 		},
 	})
 
-	return &dockerfile.Network{Env: network.Env(""), Serve: func(l net.Listener) { serveProxy(proxy, l) }}, nil
+	return &dockerfile.Network{
+		Hosts: slices.Sorted(slices.Values(hosts)),
+		Env:   network.Env(""),
+		Serve: func(l net.Listener) { serveProxy(proxy, l) },
+	}, nil
 }
 
 // serveProxy serves connections until the listener is closed, and ends those that are open then.

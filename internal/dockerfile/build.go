@@ -42,11 +42,16 @@ type Runner interface {
 	RunStep(ctx context.Context, s local.Step) (status int, changes *local.Changes, err error)
 }
 
-// Network serves the connections of a RUN to its proxy. Env are the variables by which programs find it; they are
-// not in the image.
+// Network serves the connections of a RUN to its proxy.
 type Network struct {
 	Serve func(net.Listener)
-	Env   map[string]string
+
+	// Hosts are those that the proxy reaches. A RUN runs again where they are others: a command that fetches may end well
+	// without the network, and leave something else.
+	Hosts []string
+
+	// Env are the variables by which programs find the proxy; they are not in the image.
+	Env map[string]string
 }
 
 // Job describes a build.

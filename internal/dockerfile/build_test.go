@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"errors"
+	"net"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -170,6 +171,33 @@ func TestUnchangedStepsAreKept(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, one, b.sh("cat /one"))
 	require.NotEqual(t, two, b.sh("cat /two"))
+}
+
+// A command that had other hosts runs again: without them it may have left something else.
+func TestStepsOfOtherHostsAreNotKept(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	folder := b.folder(map[string]string{
+		"Dockerfile": "FROM base:1\nRUN cat /proc/sys/kernel/random/uuid > /one\nRUN --network=none cat /proc/sys/kernel/random/uuid > /two\n",
+	})
+
+	build := func(hosts ...string) (one string) {
+		b.builder.Network = nil
+		if len(hosts) > 0 {
+			b.builder.Network = &dockerfile.Network{Hosts: hosts, Serve: func(net.Listener) {}}
+		}
+
+		_, err := b.build(folder)
+		require.NoError(t, err)
+
+		return b.sh("cat /one")
+	}
+
+	none, one, two := build(), build("a.org"), build("a.org", "b.org")
+	require.NotEqual(t, none, one)
+	require.NotEqual(t, one, two)
+	require.Equal(t, two, build("a.org", "b.org"))
+	require.Equal(t, none, build())
 }
 
 // A command that fails is named with its line, its status and the end of its output.

@@ -5,7 +5,7 @@
 // the image so far; what it has changed is its layer.
 //
 // Each step has a key: the digest of all that its layer depends on. A step whose key the store knows is not run
-// again. As in a container engine, what a RUN fetches from the network does not belong to its key.
+// again. The hosts that a RUN may reach belong to its key; as in a container engine, what it fetches from them does not.
 //
 // The Dockerfile, its folder and the commands of RUN are not trusted. What is not supported is refused with its line
 // before anything runs.

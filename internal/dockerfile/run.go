@@ -83,6 +83,9 @@ func (p *plan) run(ctx context.Context, s *stage, n int, c *instructions.RunComm
 	}
 
 	parts := slices.Concat([]string{"run", r.user, r.workdir, r.script}, r.argv, []string{"env"}, r.env)
+	if r.network {
+		parts = append(append(parts, "network"), p.b.Network.Hosts...)
+	}
 
 	for _, m := range instructions.GetMounts(c) {
 		key, err := p.mount(ctx, s, n, m, &r)

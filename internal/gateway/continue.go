@@ -78,6 +78,9 @@ func (r *route) refusesIDs(a *dialect.Request, res *upstream.Result) bool {
 
 // plan finds the ids of the call's prompt. Without a plan the messages are sent.
 func (r *route) plan(ctx context.Context, c *call) continuation.Plan {
+	// those of a plan whose reply was set aside
+	c.request.Prompt = dialect.PromptIDs{}
+
 	r.regrown.Do(r.regrow)
 
 	render, err := r.renderOf(c.request)

@@ -355,6 +355,20 @@ func TestContinuationOfChangedConversations(t *testing.T) {
 	require.Equal(t, begin, turns[4].PromptTokenIDs[:len(begin)])
 }
 
+// A request with images is made by messages, also where its text is that of an earlier one: its images may be others.
+func TestContinuationOfRepeatedImages(t *testing.T) {
+	t.Parallel()
+
+	s := newTalk(t, &talker{takes: "input_ids"})
+	for _, picture := range []string{"A", "B"} {
+		s.say(t, answersWith("A cat."), systemSays, `{"role":"user","content":[{"type":"text","text":"What is it?"},`+
+			`{"type":"image_url","image_url":{"url":"data:image/png;base64,`+picture+`"}}]}`)
+	}
+
+	words, _ := s.words(t)
+	require.Equal(t, []string{"", "media"}, words)
+}
+
 // An endpoint that ignores the ids is noticed at once, and gets none any more.
 func TestContinuationThatIsIgnored(t *testing.T) {
 	t.Parallel()

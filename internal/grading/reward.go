@@ -32,9 +32,6 @@ const (
 // none of the other forms that strconv reads: hexadecimal, underscores, inf and nan.
 var decimal = regexp.MustCompile(`^-?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]{1,3})?$`)
 
-// mainReward is the name of the reward among several, unless the task names another one.
-const mainReward = "reward"
-
 // parseRewards returns the named rewards of a JSON object of numbers, and the one that is the rollout's; or
 // why there is none in the verifier's range. Harbor's verifiers write such a file.
 func parseRewards(file string, v rollout.Verifier) (all map[string]float64, reward float64, problem string) {
@@ -60,21 +57,15 @@ func parseRewards(file string, v rollout.Verifier) (all map[string]float64, rewa
 		all[name] = value
 	}
 
-	name := cmp.Or(v.RewardKey, mainReward)
-
-	reward, ok := all[name]
-	if !ok && v.RewardKey == "" && len(all) == 1 {
-		// the only one
-		for name, reward = range all {
-			ok = true
-		}
-	}
-
+	name, ok := v.MainReward(all)
 	if !ok {
 		names := strings.Join(slices.Sorted(maps.Keys(all)), ", ")
-		return all, 0, fmt.Sprintf("reward.json has no reward %q, but %s; name one by reward_key", name, names)
+
+		return all, 0, fmt.Sprintf("reward.json has no reward %q, but %s; name one by reward_key",
+			cmp.Or(v.RewardKey, "reward"), names)
 	}
 
+	reward = all[name]
 	if least, most := v.Range(); reward < least || reward > most {
 		return all, 0, fmt.Sprintf(
 			"reward.json: %s is %g, outside the task's reward_range [%g, %g]",

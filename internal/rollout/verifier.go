@@ -41,7 +41,7 @@ type Verifier struct {
 	FilesRef *Ref `json:"files_ref,omitempty"`
 	// RewardRange is [min, max] of what Script may write; empty: [0, 1].
 	RewardRange []float64 `json:"reward_range,omitempty"`
-	// RewardKey names the reward among several that Script may write to reward.json; empty: "reward", or the only one.
+	// RewardKey names the reward among several that Script may write to reward.json; see MainReward.
 	RewardKey string `json:"reward_key,omitempty"`
 	// OnTimeout says what the reward is when the verifier's time is up. "": a command that did not end has failed, a
 	// script that did not end gives 0. TimeoutNull: the outcome is verifier_failed and the reward null.
@@ -120,6 +120,28 @@ func (v Verifier) Range() (least, most float64) {
 	}
 
 	return v.RewardRange[0], v.RewardRange[1]
+}
+
+// MainReward returns the name of the rollout's reward among those in reward.json: RewardKey, or the first name of its list
+// with commas that is there. Without RewardKey it is "reward", or the only one. false: there is none.
+func (v Verifier) MainReward(all map[string]float64) (name string, ok bool) {
+	names := append([]string{v.RewardKey}, strings.Split(v.RewardKey, ",")...)
+	if v.RewardKey == "" {
+		names = []string{"reward"}
+
+		if len(all) == 1 {
+			names = slices.Collect(maps.Keys(all))
+		}
+	}
+
+	for _, name = range names {
+		name = strings.TrimSpace(name)
+		if _, ok = all[name]; ok {
+			return name, true
+		}
+	}
+
+	return "", false
 }
 
 // TestFileName is the name of a verifier's file relative to the tests folder. A name that leads out of it,

@@ -494,9 +494,12 @@ func (c *composeReader) environment(s *harborSettings) {
 	c.checkMain(at, m)
 
 	e := &s.Environment
+	e.Workdir = cmp.Or(e.Workdir, m.WorkingDir)
+
 	if e.DockerImage == "" {
 		if c.task.Build = c.buildOf(at, m.Build, *s); c.task.Build != nil {
 			e.DockerImage = c.task.Build.Image
+			c.checkWorkdirOf(path.Join(environmentFolder, m.Build.Context), m.Build.Dockerfile, *e)
 		}
 	}
 
@@ -509,8 +512,8 @@ func (c *composeReader) environment(s *harborSettings) {
 	}
 
 	cpu, memory := c.size(at, m)
+	e.CPUs = cmp.Or(e.CPUs, cpu)
 
-	e.CPUs, e.Workdir = cmp.Or(e.CPUs, cpu), cmp.Or(e.Workdir, m.WorkingDir)
 	if e.Memory == "" {
 		e.MemoryMB = cmp.Or(e.MemoryMB, float64(memory))
 	}

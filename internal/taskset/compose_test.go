@@ -123,6 +123,10 @@ func TestComposeOfMain(t *testing.T) {
 	plain := read("services: {}", dockerfile)
 	require.NotNil(t, plain.Build)
 	require.Equal(t, "app", filepath.Base(read("services: {main: {build: ./app}}", dockerfile).Build.Folder))
+
+	dockerfile["environment/app/Dockerfile"] = "FROM x\nWORKDIR /opt\n"
+	other := read("services: {main: {build: ./app, working_dir: /app}}", dockerfile)
+	require.Equal(t, "/app", other.Arguments()["sandbox"].(map[string]any)["workdir"])
 }
 
 // Harbor reads docker-compose.yaml alone: another one is a file of the task, such as one that the agent mends.

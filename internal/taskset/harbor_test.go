@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rolloutd/rolloutd/internal/taskset"
+
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
@@ -189,6 +191,20 @@ func TestHarborSizesAsText(t *testing.T) {
 	}
 }
 
+// Harbor's defaults are not those of other tasks: ten minutes for the tests, which may write any number.
+func TestHarborVerifierDefaults(t *testing.T) {
+	t.Parallel()
+
+	for settings, seconds := range map[string]float64{"": 600, "[verifier]\ntimeout_sec = 60.0\n": 60} {
+		task, err := open(t, folder(t, harborTask(map[string]string{"task.toml": settings}))).Task(0)
+		require.NoError(t, err)
+
+		args := task.Arguments()
+		require.Equal(t, map[string]any{"verifier_s": seconds}, args["limits"])
+		require.Equal(t, taskset.AnyReward(), args["reward_range"])
+	}
+}
+
 // Harbor runs the test script by its first line.
 func TestHarborInterpreter(t *testing.T) {
 	t.Parallel()
@@ -222,11 +238,21 @@ func TestHarborNetwork(t *testing.T) {
 	const list = "network_mode = \"allowlist\"\nallowed_hosts = [\"a.org\", \"*.b.org\"]\n"
 
 	for settings, want := range map[string]any{
-		"[environment]\nnetwork_mode = \"public\"\n":     nil,
-		"[environment]\nnetwork_mode = \"no-network\"\n": nil,
-		"[environment]\n" + list:                         map[string]any{"allow": []string{"a.org", "*.b.org"}},
-		"[agent]\n" + list:                               map[string]any{"agent": []string{"a.org", "*.b.org"}},
+		"": nil,
+		"[environment]\nnetwork_mode = \"public\"\n": nil,
+		"[environment]\nnetwork_mode = \"no-network\"\n": map[string]any{
+			"setup": []string{}, "agent": []string{},
+		},
+		"[agent]\nnetwork_mode = \"no-network\"\n": map[string]any{"agent": []string{}},
+		"[environment]\nnetwork_mode = \"no-network\"\n[agent]\nnetwork_mode = \"public\"\n": map[string]any{
+			"setup": []string{},
+		},
+		"[environment]\n" + list: map[string]any{"allow": []string{"a.org", "*.b.org"}},
+		"[agent]\n" + list:       map[string]any{"agent": []string{"a.org", "*.b.org"}},
 		"[environment]\n" + list + "[agent]\nnetwork_mode = \"no-network\"\n": map[string]any{
+			"setup": []string{"a.org", "*.b.org"}, "agent": []string{},
+		},
+		"[environment]\n" + list + "[agent]\nnetwork_mode = \"public\"\n": map[string]any{
 			"setup": []string{"a.org", "*.b.org"},
 		},
 		"[verifier]\nnetwork_mode = \"no-network\"\n[environment]\n" + list: map[string]any{
@@ -251,10 +277,14 @@ func TestBrokenHarborTasks(t *testing.T) {
 	t.Parallel()
 
 	for want, changes := range map[string]map[string]string{
-		"instruction.md: is missing":                        {"instruction.md": "-"},
-		"tests/test.sh: is missing":                         {"tests/test.sh": "-"},
-		"environment/Dockerfile: WORKDIR: must be outside":  {"environment/Dockerfile": "FROM x\nWORKDIR /usr/bin\n"},
-		"WORKDIR: must be a folder below /opt,":             {"environment/Dockerfile": "FROM x\nWORKDIR /opt\n"},
+		"instruction.md: is missing":                       {"instruction.md": "-"},
+		"tests/test.sh: is missing":                        {"tests/test.sh": "-"},
+		"environment/Dockerfile: WORKDIR: must be outside": {"environment/Dockerfile": "FROM x\nWORKDIR /usr/bin\n"},
+		"WORKDIR: must be a folder below /opt,":            {"environment/Dockerfile": "FROM x\nWORKDIR /opt\n"},
+		"environment/a/b: WORKDIR: must be a folder below /opt": {
+			"environment/a/b":                 "FROM x\nWORKDIR /opt\n",
+			"environment/docker-compose.yaml": "services: {main: {build: {context: a, dockerfile: b}}}",
+		},
 		"instruction.md: must be text in UTF-8":             {"instruction.md": "\xff"},
 		"environment.storage: must be a size such as":       {"task.toml": "[environment]\nstorage = \"much\"\n"},
 		"task.toml: environment.workdir: needs":             {"task.toml": "[environment]\nworkdir = \"/app\"\n"},

@@ -1,6 +1,7 @@
 package taskset
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"path"
@@ -33,7 +34,7 @@ var unsupportedInSteps = []string{
 	"agent.user", "verifier.environment_mode", "verifier.user", "verifier.collect", "verifier.environment",
 }
 
-// harborVerifierTimeout is what Harbor gives the verifier of a step that has no timeout, in seconds.
+// harborVerifierTimeout is what Harbor gives the verifier of a task or a step that has no timeout, in seconds.
 const harborVerifierTimeout = 600
 
 // steps reads the steps of the task. What the task has for itself belongs to the first one.
@@ -81,13 +82,10 @@ func (h *harborReader) step(field, folder string, s harborStep) Step {
 		Instruction:   withoutCanary(h.text(folder + "/instruction.md")),
 		Uploads:       map[string]string{},
 		AgentTimeoutS: s.Agent.TimeoutSec,
-		VerifierS:     s.Verifier.TimeoutSec,
+		VerifierS:     cmp.Or(s.Verifier.TimeoutSec, harborVerifierTimeout),
 		MinReward:     h.minReward(field+".min_reward", s.MinReward),
+		RewardRange:   AnyReward(),
 	}
-	if step.VerifierS == 0 {
-		step.VerifierS = harborVerifierTimeout
-	}
-
 	h.checkNetwork(field+".agent", s.Agent.harborNetwork)
 
 	if s.Agent.Mode == harborAllowlist || s.Agent.Mode == harborNoNetwork {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"path"
 	"regexp"
 	"slices"
 	"strconv"
@@ -72,8 +73,8 @@ type harborEnvironment struct {
 	SkillsDir   string            `toml:"skills_dir"`
 }
 
-// harborNetwork is what a phase of a task may reach. Without a mode, or with "public", it is what the
-// deployment gives: that of a task here is nothing unless it is asked for.
+// harborNetwork is what a phase of a task may reach. Without a mode, or with "public", it is what allow_network
+// gives: nothing unless it is asked for.
 type harborNetwork struct {
 	Mode  string   `toml:"network_mode"`
 	Hosts []string `toml:"allowed_hosts"`
@@ -115,9 +116,7 @@ func (h *harborReader) settings(t *Task) []harborStep {
 	h.noteUnknown(t, meta)
 
 	t.AgentTimeoutS = s.Agent.TimeoutSec
-	if s.Verifier.TimeoutSec != 0 {
-		t.Limits = map[string]any{"verifier_s": s.Verifier.TimeoutSec}
-	}
+	t.Limits = map[string]any{"verifier_s": cmp.Or(s.Verifier.TimeoutSec, harborVerifierTimeout)}
 
 	if s.Environment.Healthcheck != nil {
 		t.Setup = append(t.Setup, h.healthcheck("environment.healthcheck", *s.Environment.Healthcheck))
@@ -185,20 +184,22 @@ func (h *harborReader) dockerfile(t *Task, s *harborSettings) {
 
 	if t.Build = h.build(environmentFolder, dockerfileName, s.Environment.BuildSec); t.Build != nil {
 		s.Environment.DockerImage = t.Build.Image
-		h.checkWorkdirOf(environmentFolder, s.Environment)
+		h.checkWorkdirOf(environmentFolder, dockerfileName, s.Environment)
 	}
 }
 
 // checkWorkdirOf refuses a Dockerfile whose WORKDIR cannot be that of the sandbox, as its home: a rollout would end without
 // a start.
-func (h *harborReader) checkWorkdirOf(folder string, e harborEnvironment) {
-	at := h.workdirOf(folder)
+func (h *harborReader) checkWorkdirOf(folder, dockerfile string, e harborEnvironment) {
+	file := path.Join(folder, cmp.Or(dockerfile, dockerfileName))
+
+	at := h.workdirOf(file)
 	if at == "" || at == "/" || e.Workdir != "" {
 		return
 	}
 
 	if err := rollout.CheckWorkdir("WORKDIR", at); err != nil {
-		h.refuse("%s/%s: %v; use another, such as /app", folder, dockerfileName, err)
+		h.refuse("%s: %v; use another, such as /app", file, err)
 	}
 }
 
@@ -213,24 +214,28 @@ func (h *harborReader) network(t *Task, s harborSettings) {
 		h.refuse("%s: verifier.network_mode: grading reaches no network, so it must be %q", harborFile, harborNoNetwork)
 	}
 
-	network := map[string]any{}
-
-	switch {
-	case agent.Mode == "" || agent.Mode == all.Mode && agent.Mode != harborAllowlist:
-		hosts(network, "allow", all.Hosts)
-	default:
-		hosts(network, "setup", all.Hosts)
-		hosts(network, "agent", agent.Hosts)
+	if agent.Mode == "" && all.Mode == harborAllowlist {
+		t.Network = map[string]any{"allow": all.Hosts}
+		return
 	}
+
+	if agent.Mode == "" {
+		agent = all
+	}
+
+	network := map[string]any{}
+	all.setPhase(network, "setup")
+	agent.setPhase(network, "agent")
 
 	if len(network) > 0 {
 		t.Network = network
 	}
 }
 
-func hosts(network map[string]any, phase string, names []string) {
-	if len(names) > 0 {
-		network[phase] = names
+// setPhase sets the hosts of a phase. An empty list means none, even with allow_network; with "public" there is no list.
+func (n harborNetwork) setPhase(network map[string]any, phase string) {
+	if n.Mode == harborNoNetwork || n.Mode == harborAllowlist {
+		network[phase] = append([]string{}, n.Hosts...)
 	}
 }
 

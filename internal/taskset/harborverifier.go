@@ -89,7 +89,7 @@ func (h *harborReader) verifierImage(t *Task, s harborSettings, e harborEnvironm
 	}
 
 	if t.VerifierBuild = h.build(testsFolder, dockerfileName, cmp.Or(e.BuildSec, s.Environment.BuildSec)); t.VerifierBuild != nil {
-		h.verifierWorkdir = cmp.Or(e.Workdir, h.workdirOf(testsFolder))
+		h.verifierWorkdir = cmp.Or(e.Workdir, h.workdirOf(testsFolder+"/"+dockerfileName))
 		return t.VerifierBuild.Image
 	}
 
@@ -99,7 +99,7 @@ func (h *harborReader) verifierImage(t *Task, s harborSettings, e harborEnvironm
 	}
 
 	if t.Build != nil {
-		h.verifierWorkdir = cmp.Or(e.Workdir, s.Environment.Workdir, h.workdirOf(environmentFolder))
+		h.verifierWorkdir = cmp.Or(e.Workdir, s.Environment.Workdir, h.workdirOf(environmentFolder+"/"+dockerfileName))
 	} else {
 		h.verifierWorkdir = cmp.Or(e.Workdir, s.Environment.Workdir)
 	}
@@ -110,11 +110,11 @@ func (h *harborReader) verifierImage(t *Task, s harborSettings, e harborEnvironm
 // workdirLine is an instruction of a Dockerfile whose path has no variables.
 var workdirLine = regexp.MustCompile(`(?im)^\s*WORKDIR\s+"?(/[^\s"$]*)"?\s*$`)
 
-// workdirOf returns the last absolute WORKDIR of a folder's Dockerfile; "": none.
-func (h *harborReader) workdirOf(folder string) string {
-	text, err := readFile(h.folder, folder+"/Dockerfile", maxSettings)
+// workdirOf returns the last absolute WORKDIR of a Dockerfile; "": none.
+func (h *harborReader) workdirOf(file string) string {
+	text, err := readFile(h.folder, file, maxSettings)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		h.refuse("%s/Dockerfile: %v", folder, err)
+		h.refuse("%s: %v", file, err)
 	}
 
 	found := workdirLine.FindAllStringSubmatch(text, -1)
@@ -125,24 +125,30 @@ func (h *harborReader) workdirOf(folder string) string {
 	return path.Clean(found[len(found)-1][1])
 }
 
-// verifierSize refuses sizes of the verifier's sandbox above those of the task's, which it has.
+// verifierSize refuses sizes of the verifier's sandbox above those of the task's, which it has. Where the task has no size
+// of its own, its sandbox has that of the server.
 func (h *harborReader) verifierSize(task, verifier harborEnvironment) {
 	const field = "verifier.environment."
 
-	for name, size := range map[string]struct{ has, wants float64 }{
-		"cpus": {task.CPUs, verifier.CPUs},
-		"memory_mb": {
+	for _, size := range []struct {
+		name       string
+		has, wants float64
+	}{
+		{"cpus", task.CPUs, verifier.CPUs},
+		{
+			"memory_mb",
 			cmp.Or(task.MemoryMB, float64(h.mebibytes("environment.memory", task.Memory))),
 			cmp.Or(verifier.MemoryMB, float64(h.mebibytes(field+"memory", verifier.Memory))),
 		},
-		"storage_mb": {
+		{
+			"storage_mb",
 			cmp.Or(task.StorageMB, float64(h.mebibytes("environment.storage", task.Storage))),
 			cmp.Or(verifier.StorageMB, float64(h.mebibytes(field+"storage", verifier.Storage))),
 		},
 	} {
-		if size.wants > size.has {
+		if size.has != 0 && size.wants > size.has {
 			h.refuse("%s: %s%s: the verifier's sandbox has the size of the task's: must be at most environment.%s (%v), got %v",
-				harborFile, field, name, name, size.has, size.wants)
+				harborFile, field, size.name, size.name, size.has, size.wants)
 		}
 	}
 }

@@ -17,6 +17,16 @@ func separateSettings(top, verifier, more string) string {
 		verifier + "\n" + more
 }
 
+// A verifier may have a size where the task has none: the server's sandboxes have one.
+func TestHarborVerifierSize(t *testing.T) {
+	t.Parallel()
+
+	_, err := open(t, folder(t, harborTask(map[string]string{
+		"task.toml": separateSettings("", "", "[verifier.environment]\ncpus = 1\nmemory_mb = 1024\nstorage_mb = 10240\n"),
+	}))).Task(0)
+	require.NoError(t, err)
+}
+
 // The verifier runs in the image that the task names for it, else in that of tests/Dockerfile, else in a fresh one of
 // the task's.
 func TestHarborSeparateVerifier(t *testing.T) {

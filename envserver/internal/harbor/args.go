@@ -14,7 +14,7 @@ type runArgs struct {
 	TaskIndex    int     `json:"task_index,omitempty" jsonschema:"index of the task in its set, from 0"`
 	Harness      string  `json:"harness,omitempty" jsonschema:"name of the agent; capabilities lists them"`
 	Sandbox      string  `json:"sandbox,omitempty" jsonschema:"name of the sandbox backend. Harbor's names that this server does not have mean its default backend"`
-	RewardKey    string  `json:"reward_key,omitempty" jsonschema:"name of the reward, or several names separated by commas. This server has one reward, named reward"`
+	RewardKey    string  `json:"reward_key,omitempty" jsonschema:"name of the reward in reward.json, or several separated by commas: the first that is there counts"`
 	KeepSandbox  bool    `json:"keep_sandbox,omitempty" jsonschema:"accepted for compatibility; sandboxes are always removed"`
 	ForceBuild   bool    `json:"force_build,omitempty" jsonschema:"accepted for compatibility; this server builds no images"`
 	LLMURL       string  `json:"llm_url,omitempty" jsonschema:"base URL of the model endpoint; empty: the endpoint in the server's configuration"`

@@ -1,7 +1,8 @@
 package harbor
 
 import (
-	"encoding/json"
+	"cmp"
+	"maps"
 	"slices"
 	"strings"
 
@@ -32,8 +33,8 @@ type result struct {
 	Rewards   map[string]float64 `json:"rewards"`
 	RewardKey string             `json:"reward_key"`
 
-	// of tasks with steps, which are not run here
-	StepResults []json.RawMessage `json:"step_results"`
+	// of the steps that ran
+	StepResults []stepResult `json:"step_results"`
 
 	RolloutType   rollout.RolloutType  `json:"rollout_type"`
 	CaptureLevel  rollout.CaptureLevel `json:"capture_level"`
@@ -63,10 +64,17 @@ type result struct {
 	Outcome rollout.Outcome `json:"outcome"`
 }
 
+// stepResult is one step of a task.
+type stepResult struct {
+	Name    string             `json:"name"`
+	Rewards map[string]float64 `json:"rewards"`
+	Passed  bool               `json:"passed"`
+}
+
 // maxError bounds the error of a result, in characters.
 const maxError = 600
 
-// rewardName is the key of the one reward that verifiers here give.
+// rewardName is the key of a reward without a name.
 const rewardName = "reward"
 
 // newResult returns a result without content. Its type is train and it has no turns: TRL's worker then
@@ -75,7 +83,7 @@ func newResult(id identity, findings []string) result {
 	return result{
 		identity:      id,
 		Rewards:       map[string]float64{},
-		StepResults:   []json.RawMessage{},
+		StepResults:   []stepResult{},
 		RolloutType:   rollout.TypeTrain,
 		CaptureLevel:  rollout.CaptureTokens,
 		ParamFixes:    []string{},
@@ -139,7 +147,7 @@ func finished(p plan, head rollout.Result, c captured) result {
 		r.fail(name, describe(head))
 	}
 
-	r.grade(p.key, head.Reward)
+	r.grade(p, head)
 	r.untrained(p)
 
 	return r
@@ -154,25 +162,45 @@ func describe(head rollout.Result) string {
 	return strings.TrimSuffix(string(head.Outcome)+": "+head.Grading.Why, ": ")
 }
 
-// grade sets the reward if the requested key is the one key that verifiers here write.
-func (r *result) grade(key string, reward *float64) {
-	if reward == nil {
+// grade sets the rewards, and the one of the requested key, by which the rollout was graded.
+func (r *result) grade(p plan, head rollout.Result) {
+	r.Rewards = namedRewards(head.Rewards, head.Reward)
+	for _, s := range head.Steps {
+		r.StepResults = append(r.StepResults, stepResult{
+			Name:    s.Name,
+			Rewards: namedRewards(s.Rewards, s.Reward),
+			Passed:  s.Outcome == rollout.Completed,
+		})
+	}
+
+	if head.Reward == nil {
 		return
 	}
 
-	r.Rewards[rewardName] = *reward
+	own, _ := p.args["reward_key"].(string)
 
-	keys := strings.Split(key, ",")
-	for i := range keys {
-		keys[i] = strings.TrimSpace(keys[i])
-	}
+	name, ok := rollout.Verifier{RewardKey: cmp.Or(p.key, own)}.MainReward(r.Rewards)
+	if !ok && p.key != "" {
+		r.fail("RewardKeyError", "no reward "+p.key+": the verifier gave "+
+			strings.Join(slices.Sorted(maps.Keys(r.Rewards)), ", "))
 
-	if key != "" && !slices.Contains(keys, rewardName) {
-		r.fail("RewardKeyError", "no reward "+key+": the verifier gave "+rewardName)
 		return
 	}
 
-	r.Reward, r.RewardKey = reward, rewardName
+	r.Reward, r.RewardKey = head.Reward, cmp.Or(name, rewardName)
+}
+
+// namedRewards are the rewards by name: of a verifier that names none, the one.
+func namedRewards(named map[string]float64, one *float64) map[string]float64 {
+	if len(named) > 0 {
+		return named
+	}
+
+	if one == nil {
+		return map[string]float64{}
+	}
+
+	return map[string]float64{rewardName: *one}
 }
 
 // untrained removes the reward from a rollout for training that has no turn: there is nothing to reward,

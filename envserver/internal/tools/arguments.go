@@ -25,7 +25,7 @@ type RolloutArgs struct {
 	Solution        []string          `json:"solution,omitempty" jsonschema:"bash commands that solve the task, for the agent oracle. Sandboxes of other agents do not contain them"`
 	TestFiles       map[string]string `json:"test_files,omitempty" jsonschema:"text files of the verifier, written into its tests folder after the agent has ended, by name"`
 	RewardRange     []float64         `json:"reward_range,omitempty" jsonschema:"smallest and largest reward that test_script may write. Default: [0, 1]"`
-	RewardKey       string            `json:"reward_key,omitempty" jsonschema:"name of the reward if test_script writes several to reward.json. Default: reward, or the only one"`
+	RewardKey       string            `json:"reward_key,omitempty" jsonschema:"name of the reward if test_script writes several to reward.json, or names separated by commas: the first that is there counts. Default: reward, or the only one"`
 	OnTimeout       string            `json:"on_timeout,omitempty" jsonschema:"after a verifier timeout: null gives no reward; by default, commands that did not finish count as failed"`
 	Verifier        *VerifierArgs     `json:"verifier,omitempty" jsonschema:"grading by other means than verify or test_script"`
 	Steps           []StepArgs        `json:"steps,omitempty" jsonschema:"parts of the task, which run in order. Each begins with a new conversation in the work that the one before left, and is graded for itself. Files, setup, solution and verifier are then those of the steps"`
@@ -53,7 +53,7 @@ type RolloutArgs struct {
 	OnDisconnect    string            `json:"on_disconnect,omitempty" jsonschema:"whether a disconnect of the client aborts the rollout (abort) or lets it finish (continue)"`
 	Sandbox         *SandboxArgs      `json:"sandbox,omitempty" jsonschema:"CPU, memory, disk, image and user of the sandbox"`
 	Network         *NetworkArgs      `json:"network,omitempty" jsonschema:"hosts that the task may reach through the server's proxy. Default: none"`
-	AllowNetwork    *bool             `json:"allow_network,omitempty" jsonschema:"true: the task may reach every host that the operator allows. Default: the hosts in network"`
+	AllowNetwork    *bool             `json:"allow_network,omitempty" jsonschema:"true: the task may reach every host that the operator allows, in each phase for which network has no list. Default: the hosts in network"`
 	RequireSandbox  bool              `json:"require_sandbox,omitempty" jsonschema:"accepted for compatibility; a rollout always runs in a sandbox"`
 	RequireStateful bool              `json:"require_stateful_sandbox,omitempty" jsonschema:"accepted for compatibility; a rollout always runs in a sandbox"`
 	Messages        string            `json:"messages,omitempty" jsonschema:"prompts in the turns of the result: delta has only new messages, full has all, none has no messages. The trace always has all"`

@@ -36,6 +36,12 @@ func TestNetworkArguments(t *testing.T) {
 			&rollout.Network{Agent: []string{"b.org"}}, ""},
 		{nil, `{"sandbox":{"mcp_servers":[{"name":"a","transport":"sse"}]}}`, nil, "sandbox.mcp_servers[0].url: must be an address"},
 		{[]string{"example.org"}, `{"allow_network":true}`, &rollout.Network{Allow: []string{"example.org"}}, ""},
+		{[]string{"*"}, `{"allow_network":true,"network":{"allow":["a.org"]}}`, &rollout.Network{Allow: []string{"a.org"}}, ""},
+		{[]string{"*"}, `{"allow_network":true,"network":{"agent":[]}}`, &rollout.Network{Setup: []string{"*"}, Agent: []string{}}, ""},
+		{[]string{"*"}, `{"allow_network":true,"network":{"setup":["a.org"]}}`,
+			&rollout.Network{Setup: []string{"a.org"}, Agent: []string{"*"}}, ""},
+		{nil, `{"allow_network":true,"network":{"agent":[],"setup":[]}}`, nil, ""},
+		{nil, `{"allow_network":true,"network":{"agent":[]}}`, nil, "the operator lets no task reach a network"},
 		{[]string{"*"}, `{"network":{"allow":["a.org"],"setup":["b.org"],"agent":["c.org:22"]}}`,
 			&rollout.Network{Allow: []string{"a.org"}, Setup: []string{"b.org"}, Agent: []string{"c.org:22"}}, ""},
 	} {

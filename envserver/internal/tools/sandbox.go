@@ -204,23 +204,58 @@ type NetworkMax struct {
 // network reads the hosts that the task may reach. It refuses hosts that the operator does not allow,
 // before the rollout is queued.
 func (t *Table) network(a RolloutArgs) (*rollout.Network, error) {
-	asked := a.Network != nil && len(a.Network.Allow)+len(a.Network.Setup)+len(a.Network.Agent) > 0
+	var n rollout.Network
+	if a.Network != nil {
+		n = rollout.Network{Allow: a.Network.Allow, Setup: a.Network.Setup, Agent: a.Network.Agent}
+	}
+
+	if err := t.checkNetwork(&n); err != nil {
+		return nil, err
+	}
+
 	switch {
-	case asked && a.AllowNetwork != nil && !*a.AllowNetwork:
+	case a.AllowNetwork == nil:
+	case *a.AllowNetwork:
+		if err := t.allowAll(&n); err != nil {
+			return nil, err
+		}
+	case namesHosts(n):
 		return nil, fault.Field("allow_network", "is false, but network names hosts")
-	case asked:
-		n := &rollout.Network{Allow: a.Network.Allow, Setup: a.Network.Setup, Agent: a.Network.Agent}
-		return n, t.checkNetwork(n)
-	case a.AllowNetwork == nil || !*a.AllowNetwork:
+	}
+
+	if !namesHosts(n) {
 		return nil, nil //nolint:nilnil // no network, no error
-	case t.o.MaxNetwork.List.Empty():
-		return nil, fault.Field(
+	}
+
+	return &n, nil
+}
+
+func namesHosts(n rollout.Network) bool { return len(n.Allow)+len(n.Setup)+len(n.Agent) > 0 }
+
+// allowAll lets the phases without a list of their own reach what the operator allows. An empty list is one: its phase
+// reaches nothing.
+func (t *Table) allowAll(n *rollout.Network) error {
+	if len(n.Allow) > 0 || n.Setup != nil && n.Agent != nil {
+		return nil
+	}
+
+	if t.o.MaxNetwork.List.Empty() {
+		return fault.Field(
 			"allow_network",
 			"the operator lets no task reach a network (sandbox.network.max, ROLLOUTD_NETWORK_MAX)",
 		)
 	}
 
-	return &rollout.Network{Allow: t.o.MaxNetwork.Hosts}, nil
+	switch hosts := t.o.MaxNetwork.Hosts; {
+	case n.Setup != nil:
+		n.Agent = hosts
+	case n.Agent != nil:
+		n.Setup = hosts
+	default:
+		n.Allow = hosts
+	}
+
+	return nil
 }
 
 func (t *Table) checkNetwork(n *rollout.Network) error {
