@@ -74,12 +74,13 @@ def test_the_loss_touches_the_masked_tokens_alone(server: Server, tmp_path: Path
             rollout_func=rollouts,
             args=GRPOConfig(
                 output_dir=str(tmp_path), num_generations=2, per_device_train_batch_size=2, max_steps=1, learning_rate=1e-2, beta=0.0,
-                use_cpu=True, report_to="none", save_strategy="no", gradient_checkpointing=False, bf16=False, logging_steps=1,
+                temperature=0.7, use_cpu=True, report_to="none", save_strategy="no", gradient_checkpointing=False, bf16=False, logging_steps=1,
             ),
         )
         trainer.train()
     (sent,) = server.requests("POST /groups")
     assert (sent.body["group_size"], sent.body["instruction"]) == (2, "count to three")
+    assert sent.body["sampling"] == {"temperature": 0.7, "top_p": 1.0, "repetition_penalty": 1.0}
     (gradient,) = gradients
     longest = max(map(len, MASKS))
     masks = sorted(mask + [0] * (longest - len(mask)) for mask in MASKS)

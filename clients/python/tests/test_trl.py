@@ -7,6 +7,7 @@ import signal
 import threading
 from functools import partial
 from itertools import groupby
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -50,7 +51,25 @@ def test_a_batch_has_a_row_for_each_prompt(server: Server) -> None:
     assert reward([], batch["rewards"]) == [1.0, 0.0, None]
     assert (func.counts.rows, func.counts.lost, func.counts.dropped_sequences) == (3, 1, 1)
     (sent,) = server.requests("POST /groups")
-    assert sent.body | {"group_id": ""} == {"instruction": "p", "purpose": "train", "endpoint": "vllm", "group_size": 3, "group_id": ""}
+    said = {"instruction": "p", "purpose": "train", "endpoint": "vllm", "group_size": 3, "group_id": "", "sampling": {}}
+    assert sent.body | {"group_id": ""} == said
+
+
+@pytest.mark.parametrize(
+    ("task", "want"),
+    [
+        ({}, {"sampling": {"temperature": 0.7, "top_p": 0.9, "min_p": 0.1, "repetition_penalty": 1.0}}),
+        ({"sampling": {"temperature": 1.0}}, {"sampling": {"temperature": 1.0, "top_p": 0.9, "min_p": 0.1, "repetition_penalty": 1.0}}),
+        ({"top_p": 1.0}, {"top_p": 1.0, "sampling": {"temperature": 0.7, "min_p": 0.1, "repetition_penalty": 1.0}}),
+    ],
+)
+def test_the_sampling_of_the_trainer_is_pinned(server: Server, task: dict[str, Any], want: dict[str, Any]) -> None:
+    group(server, [line("r0", [1, 2], [0, 1])], 1.0)
+    config = {"temperature": 0.7, "top_p": 0.9, "top_k": 0, "min_p": None, "repetition_penalty": 1.0, "generation_kwargs": {"min_p": 0.1}}
+    with Client(server.url) as client:
+        RolloutFunc(client, task)(["p"], SimpleNamespace(args=SimpleNamespace(**config)))
+    (sent,) = server.requests("POST /groups")
+    assert {name: value for name, value in sent.body.items() if name in ("sampling", "top_p")} == want
 
 
 def test_stale_rows_are_masked(server: Server) -> None:

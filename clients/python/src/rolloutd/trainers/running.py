@@ -32,13 +32,14 @@ def sampling_of(params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def pinned(arguments: Mapping[str, Any], params: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of a rollout with the sampling parameters of a trainer, which those of the arguments override.
+    """The arguments of a rollout with the sampling parameters of a trainer, which those of the arguments override, at top level and in the object.
 
     Of `sampling` and `eval_sampling` the one of the rollout's purpose is left: the server refuses the other.
     """
     name, other = ("eval_sampling", "sampling") if arguments.get("purpose") == "eval" else ("sampling", "eval_sampling")
     kept = {key: value for key, value in arguments.items() if key != other}
-    return {**kept, name: {**sampling_of(params), **(arguments.get(name) or {})}}
+    trainers = {param: value for param, value in sampling_of(params).items() if arguments.get(param) is None}
+    return {**kept, name: {**trainers, **(arguments.get(name) or {})}}
 
 
 async def run_rollout(client: AsyncClient, task: Mapping[str, Any], *, images: bool = False) -> Record:

@@ -17,6 +17,7 @@ from ..client import Client
 from ..errors import InvalidError, RolloutdError
 from ..staleness import Staleness
 from ..trainers import Record, records_of, trained
+from ..trainers.running import pinned
 from ..trainers.trl import Batch, batch
 from ..types import Group, Sequence
 
@@ -119,7 +120,8 @@ class _Groups:
 class RolloutFunc:
     """A `rollout_func` of GRPOTrainer: runs each prompt of a batch as a rollout, consecutive equal prompts as one group.
 
-    `task` has the arguments that all rollouts share, or is a callable that makes them from the prompt. A row whose rollout has no reward gets the
+    `task` has the arguments that all rollouts share, or is a callable that makes them from the prompt. The sampling parameters of the trainer are
+    pinned on every model call; those of `task` override them. A row whose rollout has no reward gets the
     reward None, which TRL leaves out of the group's mean, and a mask of zeros; so does a row without a prompt, or that rolloutd refuses.
     `current_version` is the trainer's version for `staleness`. A group that has not ended after `timeout_s` is aborted; its rollouts that have ended
     count. An exception, or Ctrl-C, aborts all groups of the batch.
@@ -140,9 +142,9 @@ class RolloutFunc:
     def __call__(self, prompts: list[Prompt], trainer: Any = None) -> Batch:
         runs = [list(run) for _, run in groupby(prompts)]
         parts = [(run[0], len(run[at : at + _LARGEST_GROUP])) for run in runs for at in range(0, len(run), _LARGEST_GROUP)]
-        running = _Groups(self.client)
+        running, sampling = _Groups(self.client), _sampling(trainer)
         pool = ThreadPoolExecutor(min(len(parts), self.concurrency) or 1)
-        futures = [pool.submit(self._group, running, prompt, size) for prompt, size in parts]
+        futures = [pool.submit(self._group, running, prompt, size, sampling) for prompt, size in parts]
         try:
             done, _ = wait(futures, return_when=FIRST_EXCEPTION)
             for future in done:
@@ -157,13 +159,13 @@ class RolloutFunc:
         self._count(records)
         return rows
 
-    def _group(self, running: _Groups, prompt: Prompt, size: int) -> list[Record]:
+    def _group(self, running: _Groups, prompt: Prompt, size: int, sampling: Mapping[str, Any]) -> list[Record]:
         """The records of the members of a group."""
         task = self.task(prompt) if callable(self.task) else self.task
         id = new_id()
         try:
             args = {"instruction": instruction_of(prompt), "purpose": "train", **task, "group_size": size, "group_id": id}
-            group = running.run(args, self.timeout_s)
+            group = running.run(pinned(args, sampling), self.timeout_s)
         except InvalidError as err:
             log.warning("the rows of a prompt are masked: %s", err)
             return [Record(f"{id}-{i}", id, "", f"InvalidError: {err}", None, ()) for i in range(size)]
@@ -183,6 +185,14 @@ class RolloutFunc:
         stale = self.staleness.is_stale(sequence, self.current_version())
         self.counts.stale += stale
         return stale and self.staleness.action == "drop"
+
+
+def _sampling(trainer: Any) -> dict[str, Any]:
+    """The sampling parameters with which a trainer computes; none without a trainer."""
+    if trainer is None:
+        return {}
+    names = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
+    return {name: getattr(trainer.args, name) for name in names} | (trainer.args.generation_kwargs or {})
 
 
 def reward(completions: list[Any], rewards: list[float | None], **_: Any) -> list[float | None]:
