@@ -105,6 +105,7 @@ def test_a_row_that_is_refused_costs_only_itself(server: Server) -> None:
 def test_instructions() -> None:
     assert instruction_of("text") == "text"
     assert instruction_of(CHAT) == "do it"
+    assert instruction_of([{"role": "user", "content": [{"type": "input_text", "text": "do it"}]}]) == "do it"
     with pytest.raises(InvalidError):
         instruction_of([{"role": "system", "content": "s"}])
 

@@ -42,7 +42,7 @@ def instruction_of(prompt: Prompt) -> str:
             content = message.get("content")
             if isinstance(content, str):
                 return content
-            return "".join(part.get("text", "") for part in content or () if part.get("type") == "text")
+            return "".join(part.get("text", "") for part in content or () if part.get("type") in ("text", "input_text"))
     raise InvalidError("prompt: must be a text, or messages with one of the user")
 
 
