@@ -41,7 +41,7 @@ func (a *API) archivePost(w http.ResponseWriter, r *http.Request) {
 
 // archive writes the answer. It returns an error only if nothing was written yet.
 func (a *API) archive(ctx context.Context, w http.ResponseWriter, id string, in artifactRequest) error {
-	stream, err := a.Episodes.Tar(ctx, id, in.Path)
+	stream, err := a.tar(ctx, id, in)
 	if err != nil {
 		return err
 	}

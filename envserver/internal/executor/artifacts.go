@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/rolloutd/rolloutd/envserver/internal/httpio"
+	"github.com/rolloutd/rolloutd/internal/episode"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
@@ -56,7 +57,11 @@ func missing(p string, err error) error {
 	}
 }
 
-var errOutside = errors.New("Access denied: path outside workspace") //nolint:staticcheck // AgentEnv's words
+//nolint:staticcheck // AgentEnv's words
+var (
+	errOutside = errors.New("Access denied: path outside workspace")
+	errNoSlot  = errors.New("No active slot for trajectory (run a sandbox tool first)")
+)
 
 // artifact reads a request and finds its rollout. If ok is false, the request has been answered; failed is
 // the answer of the route to one that failed.
@@ -74,12 +79,7 @@ func (a *API) artifact(
 		in.Path = "."
 	}
 
-	id, found, err := a.find(r.Context(), in.TrajectoryID)
-	if err == nil && !found {
-		//nolint:staticcheck // AgentEnv's words
-		err = errors.New("No active slot for trajectory (run a sandbox tool first)")
-	}
-
+	id, err := a.active(r.Context(), in.TrajectoryID)
 	if err == nil && !inWorkspace(in.Path) {
 		err = errOutside
 	}
@@ -124,13 +124,31 @@ func (a *API) listPost(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := a.Context(r)
 	defer cancel()
 
-	entries, more, err := a.Episodes.List(ctx, id, in.Path, in.Recursive, limit)
+	var (
+		entries []episode.Entry
+		more    bool
+	)
+
+	err := a.within(ctx, in.TrajectoryID, id, a.active, func(id string) (err error) {
+		entries, more, err = a.Episodes.List(ctx, id, in.Path, in.Recursive, limit)
+		return err
+	})
 	if err != nil {
 		httpio.WriteJSON(w, http.StatusOK, failedList(missing(in.Path, err)))
 		return
 	}
 
 	httpio.WriteJSON(w, http.StatusOK, listAnswer{Success: true, Entries: entries, Truncated: more})
+}
+
+// tar packs the path of the request.
+func (a *API) tar(ctx context.Context, id string, in artifactRequest) (stream io.ReadCloser, err error) {
+	err = a.within(ctx, in.TrajectoryID, id, a.active, func(id string) (err error) {
+		stream, err = a.Episodes.Tar(ctx, id, in.Path)
+		return err
+	})
+
+	return stream, err
 }
 
 // readPost streams a file.
@@ -161,7 +179,7 @@ func (a *API) readPost(w http.ResponseWriter, r *http.Request) {
 
 // read writes the answer. It returns an error only if nothing was written yet.
 func (a *API) read(ctx context.Context, w http.ResponseWriter, id string, in artifactRequest, most int64) error {
-	stream, err := a.Episodes.Tar(ctx, id, in.Path)
+	stream, err := a.tar(ctx, id, in)
 	if err != nil {
 		return missing(in.Path, err)
 	}

@@ -270,10 +270,13 @@ func (a *API) call(ctx context.Context, c executeRequest) (episode.Result, error
 	}
 
 	sum := sha256.Sum256([]byte(c.Tool.id()))
-	answer, err := a.Episodes.Call(ctx, id, episode.Call{
-		ID:        "uniq-" + hex.EncodeToString(sum[:16]),
-		Tool:      c.Tool.Name,
-		Arguments: arguments,
+	made := episode.Call{ID: "uniq-" + hex.EncodeToString(sum[:16]), Tool: c.Tool.Name, Arguments: arguments}
+
+	var answer episode.Answer
+
+	err = a.within(ctx, c.TrajectoryID, id, a.open, func(id string) (err error) {
+		answer, err = a.Episodes.Call(ctx, id, made)
+		return err
 	})
 
 	return answer.Result, err

@@ -50,6 +50,42 @@ func (a *API) open(ctx context.Context, trajectory string) (string, error) {
 	return id, nil
 }
 
+// active returns the rollout of a trajectory; errNoSlot: it has none.
+func (a *API) active(ctx context.Context, trajectory string) (string, error) {
+	id, found, err := a.find(ctx, trajectory)
+	if err == nil && !found {
+		return "", errNoSlot
+	}
+
+	return id, err
+}
+
+// within calls do with the rollout of a trajectory. If the remembered one has ended, another replica may have
+// released the trajectory since: then it looks again, and calls do with the next one.
+func (a *API) within(
+	ctx context.Context,
+	trajectory, id string,
+	look func(ctx context.Context, trajectory string) (string, error),
+	do func(id string) error,
+) error {
+	ended := do(id)
+	if !fault.Is(ended, fault.Conflict) {
+		return ended
+	}
+
+	a.forget(key(ctx, trajectory))
+
+	next, err := look(ctx, trajectory)
+	switch {
+	case err != nil:
+		return err
+	case next == id:
+		return ended
+	default:
+		return do(next)
+	}
+}
+
 // find looks for the rollout of a trajectory, and returns the id that it has or will have.
 func (a *API) find(ctx context.Context, trajectory string) (id string, found bool, err error) {
 	k := key(ctx, trajectory)
@@ -101,6 +137,13 @@ func (a *API) remember(k, id string) {
 	a.rolloutIDs[k] = id
 }
 
+func (a *API) forget(k string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+
+	delete(a.rolloutIDs, k)
+}
+
 // generation is the number of releases of the trajectory. After each release the next call begins another episode.
 func (a *API) generation(ctx context.Context, k string) (int, error) {
 	if a.Keeper == nil {
@@ -130,21 +173,22 @@ func (a *API) advance(ctx context.Context, k string) error {
 		return err
 	}
 
+	a.forget(k)
+
+	if a.Keeper != nil {
+		return a.Keeper.Save(ctx, "trajectory-"+k, []byte(strconv.Itoa(n+1)))
+	}
+
 	a.mu.Lock()
-	delete(a.rolloutIDs, k)
+	defer a.mu.Unlock()
 
 	if a.generations == nil {
 		a.generations = map[string]int{}
 	}
 
 	a.generations[k] = n + 1
-	a.mu.Unlock()
 
-	if a.Keeper == nil {
-		return nil
-	}
-
-	return a.Keeper.Save(ctx, "trajectory-"+k, []byte(strconv.Itoa(n+1)))
+	return nil
 }
 
 // releasePost ends the episode of a trajectory. A trajectory without an episode is not an error.
@@ -165,6 +209,9 @@ func (a *API) releasePost(w http.ResponseWriter, r *http.Request) {
 }
 
 func (a *API) release(ctx context.Context, trajectory string) error {
+	// another replica may have released it since
+	a.forget(key(ctx, trajectory))
+
 	id, found, err := a.find(ctx, trajectory)
 	if err != nil || !found {
 		return err

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
+	"reflect"
 	"strings"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
@@ -246,7 +248,7 @@ func (m *Starter) taskSpec(src taskSource, text string) (rollout.Spec, error) {
 		}
 	}
 
-	taskset.Change(args, src.rollout)
+	taskset.Change(args, src.changes())
 
 	if src.eval {
 		args["purpose"] = string(rollout.PurposeEval)
@@ -262,6 +264,24 @@ func (m *Starter) taskSpec(src taskSource, text string) (rollout.Spec, error) {
 	spec.ID, spec.GroupID, spec.Task.Set = "", "", src.set
 
 	return spec, nil
+}
+
+// changes returns the arguments of each rollout without the sampling parameters of the other purpose.
+func (s taskSource) changes() map[string]any {
+	changes := maps.Clone(s.rollout)
+
+	switch {
+	case s.eval:
+		// those at top level are the same as those in sampling
+		for _, f := range reflect.VisibleFields(reflect.TypeFor[rollout.Sampling]()) {
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			delete(changes, name)
+		}
+	case changes["purpose"] != string(rollout.PurposeEval):
+		delete(changes, "eval_sampling")
+	}
+
+	return changes
 }
 
 // id returns the given id, or a new one that is short enough for the ids of its groups.
