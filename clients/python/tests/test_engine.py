@@ -102,10 +102,13 @@ def test_messages_are_tokenized_by_the_template_of_the_trainer(engine: Engine) -
     [
         ("/v1/completions", {"prompt": [1, -2]}, 400, "prompt: must be a text, or a list of token ids"),
         ("/v1/completions", {"prompt": [True]}, 400, "prompt: must be"),
-        ("/v1/completions", {"prompt": [1], "temperature": "hot"}, 400, "ValueError"),
+        ("/v1/completions", {"prompt": [1], "temperature": "hot"}, 400, "temperature: must be a number, got hot"),
+        ("/v1/completions", {"prompt": [1], "max_tokens": [1]}, 400, "max_tokens: must be a number"),
         ("/v1/completions", {"prompt": [1] * 16_384}, 400, "maximum context length is 16384 tokens, the prompt has 16384"),
         ("/v1/completions", [], 400, "must be a JSON object"),
-        ("/tokenize", {"messages": [{}]}, 400, "KeyError"),
+        ("/tokenize", {"messages": [{}]}, 400, "messages: must be a list of objects with a role"),
+        ("/tokenize", {"messages": [], "chat_template_kwargs": "x"}, 400, "chat_template_kwargs: must be an object"),
+        ("/tokenize", {}, 400, "prompt: must be a text"),
         ("/v1/chat/completions", {}, 400, "messages: must be a list"),
         ("/v1/responses", {}, 404, "Not Found"),
     ],
@@ -118,7 +121,11 @@ def test_a_request_that_cannot_be_answered(engine: Engine, path: str, body: Any,
 
 @pytest.mark.parametrize(
     ("reply", "error"),
-    [(Reply([1, 2], [0.0]), "each of 2 tokens, got 1"), (Reply([1], [float("nan")]), "finite"), (ValueError("out of memory"), "generate: ValueError: out of memory")],
+    [
+        (Reply([1, 2], [0.0]), "each of 2 tokens, got 1"), (Reply([1], [float("nan")]), "finite"),
+        (Reply([1], None), "TypeError"), (Reply([1], [None]), "TypeError"), (Reply([300], [0.0]), "ValueError"),  # type: ignore[arg-type, list-item]
+        (ValueError("out of memory"), "generate: ValueError: out of memory"),
+    ],  # fmt: skip
 )
 def test_a_fault_of_the_engine_ends_the_call_alone(reply: Reply | Exception, error: str) -> None:
     def generate(_: Call) -> Reply:
@@ -130,6 +137,15 @@ def test_a_fault_of_the_engine_ends_the_call_alone(reply: Reply | Exception, err
         for _ in range(2):
             answer = post(engine, "/v1/completions", {"prompt": [1]})
             assert (answer.status_code, error in answer.text) == (500, True)
+
+
+def test_a_fault_of_the_template_is_none_of_the_request(monkeypatch: pytest.MonkeyPatch, engine: Engine) -> None:
+    def unset(*_: Any, **options: Any) -> Any:
+        raise ValueError("tokenizer.chat_template is not set")
+
+    monkeypatch.setattr(Bytes, "apply_chat_template", unset)
+    answer = post(engine, "/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}]})
+    assert (answer.status_code, "chat_template is not set" in answer.text) == (500, True)
 
 
 def test_a_coroutine_runs_on_the_trainers_loop_and_ends_when_its_caller_hangs_up() -> None:
