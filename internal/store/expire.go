@@ -2,11 +2,7 @@ package store
 
 import (
 	"context"
-	"errors"
-	"io"
 	"time"
-
-	"gocloud.dev/blob"
 )
 
 // DeleteEarlier deletes an attempt's blobs from before that time, and the rollout's result if it is older.
@@ -28,25 +24,21 @@ func (s *Store) DeleteEarlier(
 
 // expire deletes the blobs below the prefix that were last written before that time.
 func (s *Store) expire(ctx context.Context, prefix string, before time.Time) (removed int, err error) {
-	all := s.bucket.List(&blob.ListOptions{Prefix: prefix})
-	for {
-		o, err := all.Next(ctx)
-		if errors.Is(err, io.EOF) {
-			return removed, nil
-		}
-
+	for b, err := range s.Blobs(ctx, prefix) {
 		if err != nil {
-			return removed, classify(err, "list", prefix)
+			return removed, err
 		}
 
-		if o.IsDir || !o.ModTime.Before(before) {
+		if !b.At.Before(before) {
 			continue
 		}
 
-		if err := s.Delete(ctx, o.Key); err != nil {
+		if err := s.Delete(ctx, b.Key); err != nil {
 			return removed, err
 		}
 
 		removed++
 	}
+
+	return removed, nil
 }

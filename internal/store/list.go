@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -14,7 +15,6 @@ import (
 	"time"
 
 	"gocloud.dev/blob"
-	"gocloud.dev/gcerrors"
 )
 
 // Blob is an entry of a list.
@@ -26,45 +26,98 @@ type Blob struct {
 	At time.Time
 }
 
-const (
-	// pageSize is the number of blobs that one request lists.
-	pageSize = 1000
-
-	// maxListTries bounds how often a page of a folder is listed because of its writers.
-	maxListTries = 100
-)
-
 // Blobs iterates over the blobs whose keys have the prefix, in the order of their keys. It ends after an error.
 func (s *Store) Blobs(ctx context.Context, prefix string) iter.Seq2[Blob, error] {
+	if s.folder != "" {
+		return s.blobsHere(ctx, prefix)
+	}
+
 	return func(yield func(Blob, error) bool) {
-		for token := blob.FirstPageToken; len(token) > 0; {
-			page, next, err := s.listPage(ctx, prefix, token)
+		all := s.bucket.List(&blob.ListOptions{Prefix: prefix})
+		for {
+			o, err := all.Next(ctx)
+			if errors.Is(err, io.EOF) {
+				return
+			}
+
 			if err != nil {
 				yield(Blob{}, s.failed(ctx, err, "list", prefix))
 				return
 			}
 
-			for _, o := range page {
-				if !unfinished.MatchString(o.Key) && !yield(Blob{Key: o.Key, Size: o.Size, At: o.ModTime}, nil) {
-					return
-				}
+			if !yield(Blob{Key: o.Key, Size: o.Size, At: o.ModTime}, nil) {
+				return
 			}
-
-			token = next
 		}
 	}
 }
 
-// listPage lists one page. A folder's page fails while a writer renames its unfinished file, and is listed again.
-func (s *Store) listPage(ctx context.Context, prefix string, token []byte) (page []*blob.ListObject, next []byte, err error) {
-	for range maxListTries {
-		page, next, err = s.bucket.ListPage(ctx, token, pageSize, &blob.ListOptions{Prefix: prefix})
-		if err == nil || s.folder == "" || codeOf(err) != gcerrors.NotFound {
-			break
+// blobsHere is Blobs of a store in a folder. Of such a list, gocloud.dev reads every file again for each page, fails
+// while a writer renames its unfinished file, and leaves keys out at the end of a page.
+func (s *Store) blobsHere(ctx context.Context, prefix string) iter.Seq2[Blob, error] {
+	return func(yield func(Blob, error) bool) {
+		at, begin := path.Split(prefix)
+		if _, err := s.walk(ctx, at, begin, func(b Blob) bool { return yield(b, nil) }); err != nil {
+			yield(Blob{}, s.failed(ctx, err, "list", prefix))
+		}
+	}
+}
+
+// walk calls see for each blob below a folder whose key begins so, in the order of their keys, until see returns false.
+// What is deleted meanwhile, or belongs to another user of the system, is left out.
+func (s *Store) walk(ctx context.Context, folder, begin string, see func(Blob) bool) (more bool, err error) {
+	entries, err := os.ReadDir(filepath.Join(s.folder, folder))
+	if err = errors.Join(ctx.Err(), unlessGone(err)); err != nil {
+		return false, err
+	}
+
+	// A key goes on with a slash after the name of a folder.
+	name := func(e fs.DirEntry) string {
+		if e.IsDir() {
+			return e.Name() + "/"
+		}
+
+		return e.Name()
+	}
+
+	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return cmp.Compare(name(a), name(b)) })
+
+	for _, e := range entries {
+		key := folder + name(e)
+
+		switch more = true; {
+		case !strings.HasPrefix(e.Name(), begin):
+		case e.IsDir():
+			more, err = s.walk(ctx, key, "", see)
+		case !unfinished.MatchString(key):
+			more, err = seeFile(key, e, see)
+		}
+
+		if !more || err != nil {
+			return more, err
 		}
 	}
 
-	return page, next, err
+	return true, nil
+}
+
+// seeFile calls see for a file that is still there.
+func seeFile(key string, e fs.DirEntry, see func(Blob) bool) (more bool, err error) {
+	info, err := e.Info()
+	if err != nil {
+		return true, unlessGone(err)
+	}
+
+	return see(Blob{Key: key, Size: info.Size(), At: info.ModTime()}), nil
+}
+
+// unlessGone is the error of a look at a file or folder, unless it is gone or not for this user.
+func unlessGone(err error) error {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+		return nil
+	}
+
+	return err
 }
 
 // Keys iterates over the keys with the prefix, in order. It ends after an error.

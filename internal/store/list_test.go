@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/store"
 )
 
@@ -58,5 +59,43 @@ func TestListBesideWriters(t *testing.T) {
 			require.NoError(t, err)
 			require.NotContains(t, key, ".tmp")
 		}
+	}
+}
+
+// A list of a folder has every blob, in the order of the keys, also where the name of a folder begins that of another.
+func TestListOfManyBlobs(t *testing.T) {
+	t.Parallel()
+
+	dir := t.TempDir()
+	want := []string{"r-2/a", "r.json"}
+
+	for n := range 1000 {
+		want = append(want, fmt.Sprintf("r/%04d", n))
+	}
+
+	for _, key := range want {
+		require.NoError(t, os.MkdirAll(filepath.Join(dir, filepath.Dir(key)), 0o700))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, key), []byte("x"), 0o600))
+	}
+
+	// which nobody may read, such as that of a file system
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "lost+found"), 0))
+
+	s := limited(t, dir, store.Quota{MaxBytes: int64(len(want))})
+
+	var got []string
+
+	for key, err := range s.Keys(t.Context(), "") {
+		require.NoError(t, err)
+
+		got = append(got, key)
+	}
+
+	require.Equal(t, want, got)
+	require.Equal(t, fault.Exhausted, fault.KindOf(s.Full(t.Context())))
+
+	for range s.Keys(t.Context(), "r/00") {
+		// a caller may stop
+		break
 	}
 }

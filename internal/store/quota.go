@@ -2,14 +2,12 @@ package store
 
 import (
 	"context"
-	"errors"
 	"io"
 	"path"
 	"strings"
 	"sync"
 	"time"
 
-	"gocloud.dev/blob"
 	"golang.org/x/sys/unix"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
@@ -116,21 +114,17 @@ func (s *Store) size(ctx context.Context) (int64, error) {
 
 // sizeOf sums the blobs whose keys begin with prefix, but for one key.
 func (s *Store) sizeOf(ctx context.Context, prefix, but string) (sum int64, err error) {
-	all := s.bucket.List(&blob.ListOptions{Prefix: prefix})
-	for {
-		o, err := all.Next(ctx)
-		if errors.Is(err, io.EOF) {
-			return sum, nil
-		}
-
+	for b, err := range s.Blobs(ctx, prefix) {
 		if err != nil {
-			return sum, classify(err, "list", prefix)
+			return sum, err
 		}
 
-		if !o.IsDir && o.Key != but {
-			sum += o.Size
+		if b.Key != but {
+			sum += b.Size
 		}
 	}
+
+	return sum, nil
 }
 
 // within bounds r by what is left of the quota, for an archive of an attempt. Earlier attempts were lost to

@@ -11,9 +11,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
@@ -106,6 +108,30 @@ func TestUploadsExpire(t *testing.T) {
 	n, err = u.Expire(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
+}
+
+// The uploads of an owner may be sent in parallel, and old ones deleted meanwhile.
+func TestUploadsInParallel(t *testing.T) {
+	t.Parallel()
+
+	u := store.Uploads{Store: open(t, t.TempDir()), MaxBytes: 1 << 20, Keep: time.Hour}
+
+	var clients sync.WaitGroup
+
+	for c := range 8 {
+		clients.Go(func() {
+			for n := range 50 {
+				text := fmt.Sprint(c, n)
+				_, err := u.Put(t.Context(), "ann", digestOf(text), strings.NewReader(text))
+				assert.NoError(t, err)
+
+				_, err = u.Expire(t.Context())
+				assert.NoError(t, err)
+			}
+		})
+	}
+
+	clients.Wait()
 }
 
 // Files in the tests folder are stored separately from those that setup and the agent see. Scripts and
