@@ -242,6 +242,11 @@ func capacityOf(c config.Config, backend string, each rollout.Resources) (host.C
 		o.Slots = max(1, o.Total.MemoryMiB/each.MemoryMiB)
 	}
 
+	if backend == E2BBackend {
+		// what the account allows, and costs
+		o.Slots = min(o.Slots, c.Sandbox.E2B.Sandboxes)
+	}
+
 	if !each.Within(o.Total) {
 		return o, fault.Field(
 			"sandbox.backends."+backend+".total",

@@ -34,6 +34,15 @@ func TestCapacityOf(t *testing.T) {
 		require.Equal(t, c.total2, o.Total.MemoryMiB, name)
 	}
 
+	// what the account allows, whatever memory there is
+	elsewhere := config.Defaults()
+	elsewhere.Sandbox.E2B.Sandboxes = 5
+	elsewhere.Sandbox.Backends = map[string]config.Backend{"e2b": {Total: rollout.Resources{MemoryMiB: 1 << 20}}}
+
+	e2b, err := daemon.CapacityOf(elsewhere, "e2b", each)
+	require.NoError(t, err)
+	require.Equal(t, 5, e2b.Slots)
+
 	o, err := daemon.CapacityOf(config.Defaults(), "local", each)
 	require.NoError(t, err)
 	require.Positive(t, o.Slots)

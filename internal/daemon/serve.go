@@ -145,7 +145,7 @@ func (d *Daemon) edge(
 		MaxSandbox:   d.cfg.Sandbox.Max(),
 		MaxNetwork:   d.cfg.Sandbox.Network.Max,
 		Agents:       agents.Names(),
-		CheckImage:   d.checkImage,
+		CheckImage:   d.checkImages(),
 		CheckToolsets: func(enabled, disabled []string) error {
 			_, err := tools.Select(enabled, disabled)
 			return err
@@ -298,12 +298,17 @@ func admit(tokens []envserver.Token, next http.Handler) http.Handler {
 	})
 }
 
-// checkImage refuses an image that no worker of the backend can have. Only workers know the images of a Docker daemon.
-func (d *Daemon) checkImage(backend, name string) error {
-	if backend != rollout.DefaultBackend {
-		_, err := image.ParseName(name)
-		return err
-	}
+// checkImages returns a check that refuses an image that no worker of the backend can have. Only workers know the images
+// of a Docker daemon.
+func (d *Daemon) checkImages() func(backend, name string) error {
+	checker := images.NewChecker(d.cfg, d.log, d.roles.Worker)
 
-	return images.Check(d.cfg, d.log, d.roles.Worker, name)
+	return func(backend, name string) error {
+		if backend != rollout.DefaultBackend {
+			_, err := image.ParseName(name)
+			return err
+		}
+
+		return checker.Check(name)
+	}
 }

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -45,14 +46,31 @@ func (b Backends) Destroy(ctx context.Context, id string) error {
 }
 
 // ServeModel serves the model calls of the sandbox on its backend; see sandbox.Backend. A sandbox that no
-// backend has is a fault.SandboxLost.
+// backend has is a fault.SandboxLost. While a backend does not answer, the others are asked all the same.
 func (b Backends) ServeModel(ctx context.Context, id string, h http.Handler, served func()) error {
-	err := error(fault.New(fault.SandboxLost, "no backend has sandbox %q", id))
+	lost := error(fault.New(fault.SandboxLost, "no backend has sandbox %q", id))
+
+	var unknown error
+
 	for _, name := range b.Names() {
-		if err = b[name].ServeModel(ctx, id, h, served); !fault.Is(err, fault.SandboxLost) {
+		found := false
+		err := b[name].ServeModel(ctx, id, h, func() {
+			found = true
+
+			if served != nil {
+				served()
+			}
+		})
+
+		switch {
+		case err == nil || found:
 			return err
+		case fault.Is(err, fault.SandboxLost):
+			lost = err
+		default:
+			unknown = errors.Join(unknown, err)
 		}
 	}
 
-	return err
+	return cmp.Or(unknown, lost)
 }

@@ -84,12 +84,9 @@ func (j *Janitor) Sweep(ctx context.Context) (destroyed []string, err error) {
 }
 
 func (j *Janitor) sweepSandboxes(ctx context.Context) (destroyed []string, err error) {
+	// with an error, those of the backends that answer
 	infos, err := j.Sandboxes.List(ctx)
-	if err != nil {
-		return nil, err
-	}
-
-	var errs []error
+	errs := []error{err}
 
 	for _, info := range infos {
 		orphan, err := j.orphan(ctx, info)

@@ -29,7 +29,10 @@ type fakeHost struct {
 
 	// workflow that cannot be described
 	failing string
-	lists   int
+
+	// of a backend that does not answer
+	away  error
+	lists int
 
 	// open routes
 	open []string
@@ -46,7 +49,7 @@ func (y *fakeHost) List(context.Context) ([]driver.Info, error) {
 
 	y.lists++
 
-	return slices.Clone(y.infos), nil
+	return slices.Clone(y.infos), y.away
 }
 
 func (y *fakeHost) Destroy(_ context.Context, id string) error {
@@ -137,6 +140,17 @@ func TestSweep(t *testing.T) {
 	require.Equal(t, []string{"open.1", "open.1.v", "closed.1", "closed.1.v", "never.1"}, destroyed)
 	require.Len(t, y.infos, kept)
 	require.Equal(t, []string{"open.1", "closed.1", "never.1"}, y.routes, "the verifier's has none")
+}
+
+// A backend that does not answer keeps the janitor from no sandbox of another one.
+func TestSweepWhileABackendIsAway(t *testing.T) {
+	t.Parallel()
+
+	y := &fakeHost{away: errors.New("no daemon")}
+	y.add("never.1", "never", "agent", time.Hour)
+	destroyed, err := y.janitor().Sweep(t.Context())
+	require.ErrorContains(t, err, "no daemon")
+	require.Equal(t, []string{"never.1"}, destroyed)
 }
 
 // A route whose sandbox ended by itself is closed once its workflow has closed or runs a later attempt.

@@ -2,14 +2,14 @@ package host
 
 import (
 	"context"
-	"maps"
-	"slices"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// roomTime bounds the look at a backend's sandboxes when metrics are read.
+// roomTime bounds the look at a backend when metrics are read. The backends are looked at together, so that one that does
+// not answer takes nothing from the others.
 const roomTime = 5 * time.Second
 
 // Meters reads the room of a host's backends when metrics are read. A backend whose sandboxes cannot be listed has no
@@ -37,23 +37,12 @@ func (m Meters) Collect(out chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), roomTime)
 	defer cancel()
 
-	gauge := func(d *prometheus.Desc, v int, labels ...string) {
-		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(v), labels...)
-	}
+	var looks sync.WaitGroup
+	for name, room := range m.Rooms {
+		looks.Go(func() { collectRoom(ctx, out, name, room) })
 
-	for _, name := range slices.Sorted(maps.Keys(m.Rooms)) {
-		if room, living, err := m.Rooms[name].roomAndCount(ctx); err == nil {
-			gauge(slotsDesc(), room.Slots, name)
-			gauge(usedDesc(), room.Used, name)
-			gauge(sandboxesDesc(), living, name)
-		}
-
-		if m.Waiting == nil {
-			continue
-		}
-
-		if n, err := m.Waiting(ctx, name); err == nil {
-			gauge(waitingDesc(), n, name)
+		if m.Waiting != nil {
+			looks.Go(func() { m.collectWaiting(ctx, out, name) })
 		}
 	}
 
@@ -62,7 +51,32 @@ func (m Meters) Collect(out chan<- prometheus.Metric) {
 		drained = 1
 	}
 
-	gauge(drainedDesc(), drained)
+	out <- gauge(drainedDesc(), drained)
+
+	looks.Wait()
+}
+
+func collectRoom(ctx context.Context, out chan<- prometheus.Metric, name string, c *Capacity) {
+	room, living, err := c.roomAndCount(ctx)
+	if err != nil {
+		return
+	}
+
+	out <- gauge(slotsDesc(), room.Slots, name)
+
+	out <- gauge(usedDesc(), room.Used, name)
+
+	out <- gauge(sandboxesDesc(), living, name)
+}
+
+func (m Meters) collectWaiting(ctx context.Context, out chan<- prometheus.Metric, name string) {
+	if n, err := m.Waiting(ctx, name); err == nil {
+		out <- gauge(waitingDesc(), n, name)
+	}
+}
+
+func gauge(d *prometheus.Desc, v int, labels ...string) prometheus.Metric {
+	return prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(v), labels...)
 }
 
 func slotsDesc() *prometheus.Desc {

@@ -5,12 +5,40 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rolloutd/rolloutd/internal/driver"
 	"github.com/rolloutd/rolloutd/internal/host"
 )
+
+// silent is a backend that does not answer.
+type silent struct{}
+
+func (silent) List(ctx context.Context) ([]driver.Info, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// A backend that does not answer takes no value of another one.
+func TestMetersBesideASilentBackend(t *testing.T) {
+	t.Parallel()
+
+	synctest.Test(t, func(t *testing.T) {
+		meters := host.Meters{
+			Rooms: map[string]*host.Capacity{
+				"docker": host.NewCapacity(host.CapacityOptions{Slots: 3, Sandboxes: silent{}}),
+				"local":  host.NewCapacity(host.CapacityOptions{Slots: 3, Sandboxes: &living{}}),
+			},
+			Waiting: func(ctx context.Context, _ string) (int, error) { return 1, ctx.Err() },
+		}
+
+		require.Equal(t, 1, testutil.CollectAndCount(meters, "rolloutd_slots"))
+		require.Equal(t, 2, testutil.CollectAndCount(meters, "rolloutd_queue_waiting"))
+	})
+}
 
 // A host reports its slots, its sandboxes and the queue; a backend that cannot be listed has no values of its own.
 func TestMetersOfAHost(t *testing.T) {

@@ -95,6 +95,14 @@ func TestNext(t *testing.T) {
 		"rollouts wait, and a host that starts has room for them": {
 			o: world(host(0, running, 10), starting(1, "pending"), waiting(5, time.Minute)), target: 2,
 		},
+		"rollouts wait beside free slots of another backend": {
+			o: world(host(0, running, 10), waiting(5, time.Minute), func(o *pool.Observation) {
+				for _, h := range o.Hosts {
+					h.Backends["e2b"] = fleet.Room{Slots: 10}
+				}
+			}),
+			target: 2, counts: map[string]int{"host-1": 1},
+		},
 		"no more than the most": {
 			o: world(host(0, running, 10), waiting(1000, time.Minute)), target: 5,
 			counts: map[string]int{"host-1": 1, "host-2": 1, "host-3": 1, "host-4": 1},

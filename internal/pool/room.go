@@ -62,11 +62,12 @@ func (o Observation) room(g Group) room {
 		default:
 			// the host has not read its mark yet
 			r.leaving, r.lost = r.leaving && drained, false
-			r.free += max(0, h.Total().Slots-h.Total().Used)
+			rollouts := h.Backends[o.Spec.backend()]
+			r.free += max(0, rollouts.Slots-rollouts.Used)
 			r.empty = false
 		}
 
-		r.used += h.Total().Used
+		r.used += h.Backends[o.Spec.backend()].Used
 	}
 
 	if len(g.Allocs) == 0 {

@@ -121,6 +121,9 @@ func (s Spec) Purges() bool { return s.PurgeOnShutdown == nil || *s.PurgeOnShutd
 // Pause is the time between two checks.
 func (s Spec) Pause() time.Duration { return seconds(s.Every) }
 
+// backend is that of the rollouts for which the pool has hosts.
+func (s Spec) backend() string { return cmp.Or(s.Backend, localBackend) }
+
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
 // Notes lists, for the operator, settings without effect, and settings whose effect may surprise.
@@ -142,7 +145,7 @@ func (s Spec) Notes() (notes []string) {
 		}
 	}
 
-	if s.Driver == DriverExec && (s.Backend == "" || s.Backend == localBackend) {
+	if s.Driver == DriverExec && s.backend() == localBackend {
 		notes = append(
 			notes,
 			"driver exec does not run sandboxes of the backend local: Nomad hides parts of /proc; set driver to raw_exec, or backend to that of host_config",

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/rolloutd/rolloutd/internal/config"
@@ -114,14 +115,44 @@ func mayPull(registries []string, name string) error {
 	)
 }
 
-// checkTime bounds the request to a registry when a rollout is submitted.
-const checkTime = 10 * time.Second
+const (
+	// checkTime bounds the request to a registry when a rollout is submitted.
+	checkTime = 10 * time.Second
 
-// Check refuses an image that no worker can have, before a rollout is queued. local says that the worker is
-// this process. The worker decides if the registry does not answer, or if workers run on other hosts, whose
-// images are not known here.
-func Check(c config.Config, log *slog.Logger, local bool, name string) error {
-	store, err := Open(c, log)
+	// rememberTime is for how long a registry is not asked again: it counts requests, and a batch of rollouts has the same
+	// few images.
+	rememberTime = time.Minute
+	maxAnswers   = 1000
+)
+
+// Checker refuses images that no worker can have, before a rollout is queued. It is safe for concurrent use.
+type Checker struct {
+	config config.Config
+	log    *slog.Logger
+
+	// the worker is this process
+	local bool
+
+	mu sync.Mutex
+
+	// of registries, by image
+	answers map[string]answer
+}
+
+type answer struct {
+	err   error
+	until time.Time
+}
+
+// NewChecker makes a Checker. local says that the worker is this process.
+func NewChecker(c config.Config, log *slog.Logger, local bool) *Checker {
+	return &Checker{config: c, log: log, local: local, answers: map[string]answer{}}
+}
+
+// Check refuses an image that no worker can have. The worker decides if the registry does not answer, or if workers run
+// on other hosts, whose images are not known here.
+func (k *Checker) Check(name string) error {
+	store, err := Open(k.config, k.log)
 	if err != nil {
 		return err
 	}
@@ -130,8 +161,8 @@ func Check(c config.Config, log *slog.Logger, local bool, name string) error {
 		return err
 	}
 
-	if err := mayPull(c.Sandbox.Images.Registries, name); err != nil {
-		if local {
+	if err := mayPull(k.config.Sandbox.Images.Registries, name); err != nil {
+		if k.local {
 			return err
 		}
 
@@ -140,12 +171,35 @@ func Check(c config.Config, log *slog.Logger, local bool, name string) error {
 		return err
 	}
 
+	k.mu.Lock()
+	known, ok := k.answers[name]
+	k.mu.Unlock()
+
+	if ok && time.Now().Before(known.until) {
+		return known.err
+	}
+
+	return k.ask(store, name)
+}
+
+// ask asks the image's registry, and remembers the answer, or that there was none.
+func (k *Checker) ask(store *image.Store, name string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), checkTime)
 	defer cancel()
 
-	if err := store.Check(ctx, name); fault.Is(err, fault.Invalid) {
-		return err
+	err := store.Check(ctx, name)
+	if !fault.Is(err, fault.Invalid) {
+		err = nil
 	}
 
-	return nil
+	k.mu.Lock()
+	defer k.mu.Unlock()
+
+	if len(k.answers) >= maxAnswers {
+		clear(k.answers)
+	}
+
+	k.answers[name] = answer{err: err, until: time.Now().Add(rememberTime)}
+
+	return err
 }

@@ -107,24 +107,31 @@ func TestRegistriesOfTasks(t *testing.T) {
 	_, err = images.New(store, c.Sandbox.Images.Registries, nil).Use(t.Context(), host+"/team/app:1")
 	require.ErrorContains(t, err, "tasks may not pull from "+host)
 	require.Equal(t, fault.Invalid, fault.KindOf(err))
-	require.Equal(t, fault.Invalid, fault.KindOf(images.Check(c, quiet, true, host+"/team/app:1")))
-	require.NoError(t, images.Check(c, quiet, false, host+"/team/app:1"), "a worker of another host may have it")
-	require.ErrorContains(t, images.Check(c, quiet, true, "localhost/harbor-1f"), "rolloutd image build TASK/environment localhost/harbor-1f")
+	require.Equal(t, fault.Invalid, fault.KindOf(images.NewChecker(c, quiet, true).Check(host+"/team/app:1")))
+	require.NoError(t, images.NewChecker(c, quiet, false).Check(host+"/team/app:1"), "a worker of another host may have it")
+	require.ErrorContains(t, images.NewChecker(c, quiet, true).Check("localhost/harbor-1f"), "rolloutd image build TASK/environment localhost/harbor-1f")
 	require.Zero(t, manifests.Load())
 }
 
 // An image that its registry does not have is refused at submit. If the registry does not answer, the worker decides.
+// A registry is asked once for the rollouts of a batch.
 func TestCheck(t *testing.T) {
 	t.Parallel()
-	host, _ := serve(t)
+	host, manifests := serve(t)
 
 	const gone = "127.0.0.1:1"
 
 	c := configOf(t, host, gone)
 	quiet := slog.New(slog.DiscardHandler)
-	require.NoError(t, images.Check(c, quiet, true, host+"/team/app:1"))
-	require.Equal(t, fault.Invalid, fault.KindOf(images.Check(c, quiet, true, host+"/team/none:1")))
-	require.NoError(t, images.Check(c, quiet, true, gone+"/team/app:1"))
+	checker := images.NewChecker(c, quiet, true)
+
+	for range 3 {
+		require.NoError(t, checker.Check(host+"/team/app:1"))
+		require.Equal(t, fault.Invalid, fault.KindOf(checker.Check(host+"/team/none:1")))
+		require.NoError(t, checker.Check(gone+"/team/app:1"))
+	}
+
+	require.EqualValues(t, 2, manifests.Load(), "one for each image")
 }
 
 // Images of the configured tasks that the host cannot have are found before a rollout needs them. Nothing

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
@@ -155,7 +156,7 @@ func target(req *http.Request) (string, uint16, error) {
 	if err == nil {
 		port = given
 	} else {
-		host = at
+		host = strings.TrimSuffix(strings.TrimPrefix(at, "["), "]")
 	}
 
 	n, err := strconv.ParseUint(port, 10, 16)

@@ -181,6 +181,20 @@ func TestRefused(t *testing.T) {
 	require.Contains(t, e.Refused, "example.org:22 is not in")
 }
 
+// An IPv6 address needs no port.
+func TestAddressWithoutPort(t *testing.T) {
+	t.Parallel()
+
+	o := network.ProxyOptions{
+		Allow: allow(t, "2001:db8::1"), Max: allow(t, "*"),
+		Addresses: egress.Policy{}.Setting("sandbox.network.allow_hosts"),
+	}
+	_, e := exchange(t, o, "GET http://[2001:db8::1]/ HTTP/1.1\r\nHost: x\r\n\r\n")
+	require.Equal(t, "2001:db8::1", e.Host)
+	require.EqualValues(t, 80, e.Port)
+	require.NotContains(t, e.Refused, "is not in the task's network")
+}
+
 func TestBadRequests(t *testing.T) {
 	t.Parallel()
 

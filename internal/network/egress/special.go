@@ -16,11 +16,12 @@ var metadataNames = []string{
 
 // reserved are ranges of the IANA registries of special-purpose addresses that netip has no method for.
 // They hold neighbors of this machine (shared address space, in which one cloud has its metadata service),
-// translations of IPv4 addresses, or nothing.
+// translations of IPv4 addresses, or nothing. The last one is a public address at which every machine in Azure finds the
+// platform's own service.
 var reserved = []netip.Prefix{
 	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("192.0.0.0/24"),
 	netip.MustParsePrefix("198.18.0.0/15"), netip.MustParsePrefix("240.0.0.0/4"), netip.MustParsePrefix("fec0::/10"),
-	netip.MustParsePrefix("64:ff9b:1::/48"),
+	netip.MustParsePrefix("64:ff9b:1::/48"), netip.MustParsePrefix("168.63.129.16/32"),
 }
 
 // nat64 and sixToFour are prefixes of IPv6 addresses that carry an IPv4 address: in the last four bytes, or
