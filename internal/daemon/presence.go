@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/rolloutd/rolloutd/internal/daemon/machine"
@@ -41,8 +43,8 @@ func (p *Presence) Status(ctx context.Context) fleet.Host {
 		StartedAt: p.Record.StartedAt,
 		SeenAt:    time.Now().UTC(),
 	}
-	for name, c := range p.Rooms {
-		room, err := c.Room(ctx)
+	for _, name := range slices.Sorted(maps.Keys(p.Rooms)) {
+		room, err := lookAt(ctx, p.Rooms[name])
 		if err != nil {
 			h.Error = err.Error()
 		}
@@ -57,6 +59,16 @@ func (p *Presence) Status(ctx context.Context) fleet.Host {
 	}
 
 	return h
+}
+
+// lookTime bounds the look at each backend: who asks for the status waits for some seconds.
+const lookTime = 2 * time.Second
+
+func lookAt(ctx context.Context, c *host.Capacity) (fleet.Room, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+
+	return c.Room(ctx)
 }
 
 // Refresh implements hostapi.Self.

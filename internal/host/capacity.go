@@ -235,7 +235,7 @@ func (c *Capacity) list(ctx context.Context) ([]driver.Info, error) {
 	switch {
 	case err == nil:
 		c.silentUntil = time.Time{}
-	case ctx.Err() == nil && time.Since(begun) >= slowList:
+	case time.Since(begun) >= slowList:
 		c.silentUntil = time.Now().Add(silentTime)
 	}
 

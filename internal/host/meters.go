@@ -2,15 +2,15 @@ package host
 
 import (
 	"context"
-	"sync"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// roomTime bounds the look at a backend when metrics are read. The backends are looked at together, so that one that does
-// not answer takes nothing from the others.
-const roomTime = 5 * time.Second
+// roomTime bounds the look at each backend, so that one that does not answer takes nothing from the others.
+const roomTime = 2 * time.Second
 
 // Meters reads the room of a host's backends when metrics are read. A backend whose sandboxes cannot be listed has no
 // value.
@@ -34,16 +34,9 @@ func (m Meters) Describe(out chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (m Meters) Collect(out chan<- prometheus.Metric) {
-	ctx, cancel := context.WithTimeout(context.Background(), roomTime)
-	defer cancel()
-
-	var looks sync.WaitGroup
-	for name, room := range m.Rooms {
-		looks.Go(func() { collectRoom(ctx, out, name, room) })
-
-		if m.Waiting != nil {
-			looks.Go(func() { m.collectWaiting(ctx, out, name) })
-		}
+	for _, name := range slices.Sorted(maps.Keys(m.Rooms)) {
+		m.collectRoom(out, name)
+		m.collectWaiting(out, name)
 	}
 
 	drained := 0
@@ -52,12 +45,13 @@ func (m Meters) Collect(out chan<- prometheus.Metric) {
 	}
 
 	out <- gauge(drainedDesc(), drained)
-
-	looks.Wait()
 }
 
-func collectRoom(ctx context.Context, out chan<- prometheus.Metric, name string, c *Capacity) {
-	room, living, err := c.roomAndCount(ctx)
+func (m Meters) collectRoom(out chan<- prometheus.Metric, name string) {
+	ctx, cancel := context.WithTimeout(context.Background(), roomTime)
+	defer cancel()
+
+	room, living, err := m.Rooms[name].roomAndCount(ctx)
 	if err != nil {
 		return
 	}
@@ -69,7 +63,14 @@ func collectRoom(ctx context.Context, out chan<- prometheus.Metric, name string,
 	out <- gauge(sandboxesDesc(), living, name)
 }
 
-func (m Meters) collectWaiting(ctx context.Context, out chan<- prometheus.Metric, name string) {
+func (m Meters) collectWaiting(out chan<- prometheus.Metric, name string) {
+	if m.Waiting == nil {
+		return
+	}
+
+	ctx, cancel := context.WithTimeout(context.Background(), roomTime)
+	defer cancel()
+
 	if n, err := m.Waiting(ctx, name); err == nil {
 		out <- gauge(waitingDesc(), n, name)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/driver"
 	"github.com/rolloutd/rolloutd/internal/host"
+	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
 // silent is a backend that does not answer.
@@ -27,10 +28,11 @@ func TestMetersBesideASilentBackend(t *testing.T) {
 	t.Parallel()
 
 	synctest.Test(t, func(t *testing.T) {
+		account := host.NewAccount(rollout.Resources{})
 		meters := host.Meters{
 			Rooms: map[string]*host.Capacity{
-				"docker": host.NewCapacity(host.CapacityOptions{Slots: 3, Sandboxes: silent{}}),
-				"local":  host.NewCapacity(host.CapacityOptions{Slots: 3, Sandboxes: &living{}}),
+				"docker": host.NewCapacity(host.CapacityOptions{Slots: 3, Account: account, Sandboxes: silent{}}),
+				"local":  host.NewCapacity(host.CapacityOptions{Slots: 3, Account: account, Sandboxes: &living{}}),
 			},
 			Waiting: func(ctx context.Context, _ string) (int, error) { return 1, ctx.Err() },
 		}
