@@ -11,6 +11,7 @@ from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from tempfile import mkdtemp
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -653,6 +654,29 @@ def test_an_environment_that_the_api_does_not_know_registers_again(server: Serve
     assert sent.body["env_id"] == 4
 
 
+def test_the_wait_for_a_restarted_trainer_is_none_of_its_retries(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = SimpleNamespace(now=0.0)
+    monkeypatch.setattr("rolloutd._retry.time", SimpleNamespace(monotonic=lambda: clock.now))
+    trainer_api(server)
+    server.on("POST /register-env", Answer(200, {"status": "success", "env_id": 3}))
+    server.on("GET /status-env", Answer(200, {"current_step": 0}), Answer(404, {"detail": "no"}), Answer(200, {"current_step": 0}))
+    server.on("POST /scored_data", Answer(500, b"broken"), Answer(500, b"broken"), Answer(200, {"status": "received"}))
+
+    async def run() -> None:
+        trainer = Trainer(server.url)
+        await trainer.register("e", AgentEnvConfig())
+        sending = asyncio.create_task(trainer.send({"group_overrides": {"rolloutd_key": "k"}}, "k"))
+        while trainer.env_id >= 0:
+            await asyncio.sleep(0)
+        clock.now += 150
+        await trainer.register("e", AgentEnvConfig())
+        await sending
+        await trainer.close()
+
+    asyncio.run(run())
+    assert len(server.requests("POST /scored_data")) == 3
+
+
 def test_the_time_limit_of_a_worker_does_not_bound_its_delivery() -> None:
     async def main() -> list[str]:
         done: list[str] = []
@@ -777,13 +801,14 @@ def test_an_environment_runs_without_a_folder_for_its_groups(tmp_path: Path, cap
     assert "open_groups_path" in caplog.text
 
 
-def test_serve_sends_a_group_that_the_trainer_did_not_take(server: Server, tmp_path: Path) -> None:
+@pytest.mark.parametrize("refusal", [Answer(500, b"broken"), Answer(429, {"detail": "the queue is full"})])
+def test_serve_sends_a_group_that_the_trainer_did_not_take(server: Server, tmp_path: Path, refusal: Answer) -> None:
     group(server, ("completed", "a"), ("completed", "bc"))
     trainer_api(server, after=1)
-    server.on("POST /scored_data", Answer(500, b"broken"))
+    server.on("POST /scored_data", refusal)
     save_group_of_ended_process(tmp_path / "open")
     env = make(server, max_num_workers=1, open_groups_path=str(tmp_path / "open"))
-    env.trainer = Trainer(server.url, retry_s=0.01)
+    env.trainer = Trainer(server.url, retry_s=0.0)
     run_serve(env)
     assert env.counts.undelivered == 1
     assert [path.name for path in (tmp_path / "open").iterdir()] == ["g.group"], "it is kept for the next start"

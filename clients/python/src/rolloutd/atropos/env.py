@@ -17,13 +17,13 @@ from atroposlib.envs.base import APIServerConfig, BaseEnv, EvalHandlingEnum
 
 from .._calls import new_id
 from ..aio import AsyncClient
-from ..errors import InvalidError, RolloutdError, ServerError, UnavailableError
+from ..errors import InvalidError, RolloutdError, UnavailableError
 from .config import AgentConfig, AgentEnvConfig, check, without_effect
 from .group import GroupRun, Running, call, joined, overrides, score, scored_group, split
 from .journal import Journal, Work
 from .managers import process, serve
 from .records import AgentResult, ScoredDataGroup, ScoredDataItem
-from .trainer import Trainer
+from .trainer import PASSING, Trainer
 from .workspace import ExecTool
 
 log = logging.getLogger("rolloutd.atropos")
@@ -366,7 +366,7 @@ class AgentEnv(BaseEnv, Generic[ConfigT]):
             except RolloutdError as err:
                 self.counts.undelivered += 1
                 log.error("group %s is not delivered: %s", key, err)
-                later = later or isinstance(err, (UnavailableError, ServerError))
+                later = later or isinstance(err, PASSING)
         running.undelivered = later
 
     async def _register_env(self) -> Mapping[str, Any]:

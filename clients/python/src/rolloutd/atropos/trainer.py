@@ -19,6 +19,9 @@ from .records import ScoredDataGroup
 
 _GZIP_FROM = 1024  # bytes
 
+# Errors of a group that the trainer may take later.
+PASSING = (ServerError, UnavailableError, ExhaustedError)
+
 
 class Trainer:
     """One environment's registration. Requests are repeated for `retry_s` seconds.
@@ -86,14 +89,17 @@ class Trainer:
 
     async def send(self, group: ScoredDataGroup, key: str) -> None:
         """Sends a group, once the environment is registered. `key` is the same whenever this group is sent, by this process or by another."""
-        retry = Retry(self._retry_s)
+        retry, sent = Retry(self._retry_s), False
         while True:
-            await self._registered.wait()
+            if not self._registered.is_set():
+                await self._registered.wait()
+                retry.renew()
             try:
                 async with self._turn:
-                    if retry.tries and await self._has(key) or await self._post(group, key):
+                    if sent and await self._has(key) or await self._post(group, key):
                         return
-            except (ServerError, UnavailableError, ExhaustedError) as err:  # a later try may succeed
+            except PASSING as err:
+                sent = True
                 await asyncio.sleep(retry.pause(err))
 
     async def _post(self, group: ScoredDataGroup, key: str) -> bool:
