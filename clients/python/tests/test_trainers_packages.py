@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -222,6 +224,18 @@ def test_rllm_makes_its_data_of_the_steps() -> None:
             inputs = {name: values.to_torch() for name, values in datum.loss_fn_inputs.items()}
             pairs += tensor_pairs(inputs["target_tokens"], inputs["mask"], inputs["logprobs"])
     assert pairs == pairs_of(RECORDS)
+
+
+def test_verifiers_reads_a_task_from_each_line(tmp_path: Path) -> None:
+    pytest.importorskip("verifiers.v1", reason="verifiers is not installed")
+    from rolloutd.verifiers import RolloutdTaskset, RolloutdTasksetConfig
+
+    # JSON may have these as they are, and they end no line.
+    text = "é\u0085\u2028\u2029"
+    lines = "".join(json.dumps({"id": id, "instruction": text}, ensure_ascii=False) + "\n" for id in "ab")
+    (tmp_path / "tasks.jsonl").write_text(lines, encoding="utf-8")
+    taskset = RolloutdTaskset(RolloutdTasksetConfig(path=tmp_path / "tasks.jsonl"))
+    assert [(task.data.id, task.data.prompt) for task in taskset.load()] == [("a", text), ("b", text)]
 
 
 def test_agentlightning_reads_the_events() -> None:

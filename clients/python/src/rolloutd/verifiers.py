@@ -128,12 +128,13 @@ class RolloutdTaskset(vf.Taskset[RolloutdTask, RolloutdTasksetConfig]):
     def load(self) -> Iterator[RolloutdTask]:
         if self.config.path is None:
             raise InvalidError("env.taskset.path: must name a file of JSON lines with the arguments of a rollout each")
-        for number, line in enumerate(self.config.path.read_text().splitlines(), 1):
+        # In bytes a line ends only where it ends for JSON: a text may have other characters that break lines.
+        for number, line in enumerate(self.config.path.read_bytes().splitlines(), 1):
             if line.strip():
                 yield RolloutdTask(_task_data(line, f"{self.config.path}, line {number}"), self.config.task)
 
 
-def _task_data(line: str, place: str) -> RolloutdTaskData:
+def _task_data(line: bytes, place: str) -> RolloutdTaskData:
     try:
         row = json.loads(line)
     except ValueError as err:
