@@ -189,6 +189,21 @@ def test_an_environment_has_a_sandbox_per_generation(server: Server) -> None:
     assert first | {"session_id": ""} == {"instruction": "fix it", "task_id": "t1", "verify": ["true"], "session_id": ""}
 
 
+def test_a_call_that_is_refused_costs_only_itself(server: Server) -> None:
+    server.on("POST /env/tools/reset", Answer(200, {"observation": {"episode_id": "e", "rollout_id": "r"}}))
+    server.on(
+        "POST /env/tools/step", Answer(413, {"detail": "the body is too large"}), Answer(200, {"observation": {"result": {"data": "out"}}}),
+        Answer(200, {"observation": {}, "done": True, "reward": 0.5}),
+    )  # fmt: skip
+    with Client(server.url) as client:
+        env = Environment(client)
+        env.reset(prompt="fix it")
+        assert "surrogate" in env.terminal("echo \ud800")
+        assert env.write_file("x", "y") == "error: the body is too large"
+        assert env.terminal("ls") == "out"
+        assert env.get_reward() == 0.5
+
+
 def test_a_group_that_is_late_costs_only_its_own_rows(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rolloutd.trl.rollouts.POLL_S", 0.01)
     monkeypatch.setattr("rolloutd.trl.rollouts.new_id", lambda: "g")

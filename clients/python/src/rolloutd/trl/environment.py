@@ -87,6 +87,8 @@ class Environment:
             return f"error: {self._lost or 'the episode has ended'}"
         try:
             step = self._client.episodes.call(self._episode, tool, arguments)
+        except InvalidError as err:  # the call alone: text that JSON cannot have, or that is too long
+            return f"error: {err}"
         except RolloutdError as err:
             self._lose(f"rollout {self._episode.rollout_id}: {err}")
             return f"error: {self._lost}"
