@@ -1,15 +1,24 @@
 from __future__ import annotations
 
 import threading
+from types import SimpleNamespace
 
 import pytest
 from conftest import Answer, Server
 
-from rolloutd import DeadlineError, InvalidError, NotFoundError, Sequence, Span, Staleness, WeightSync
+from rolloutd import DeadlineError, InvalidError, NotFoundError, Sequence, Span, Staleness, UnavailableError, WeightSync
 from rolloutd.staleness import oldest, version_number
 from rolloutd.weights import Audit, AuditedTurn, AuditedVersion
 
 STATUS = {"paused": True, "in_flight": 0, "queued": 2}
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """The clock of pauses, which only a test turns on."""
+    clock = SimpleNamespace(now=0.0)
+    monkeypatch.setattr("rolloutd.weights.time", SimpleNamespace(monotonic=lambda: clock.now))
+    return clock
 
 
 def paths(server: Server) -> list[str]:
@@ -76,6 +85,16 @@ def test_the_pause_is_renewed_while_weights_load(server: Server) -> None:
         while len(server.requests("POST /upstreams/vllm/pause")) < 3:
             threading.Event().wait(0.01)
     assert paths(server)[-1] == "/upstreams/vllm/resume"
+
+
+def test_a_pause_that_may_have_ended_is_an_error(server: Server, clock: SimpleNamespace) -> None:
+    gateway(server)
+    server.on("POST /upstreams/vllm/pause", Answer(200, STATUS), Answer(503, {"detail": "away"}))
+    with pytest.raises(UnavailableError, match="not renewed for 0.03 s"), WeightSync("vllm", server.url).drained(version="step-12", hold_s=0.03):
+        while len(server.requests("POST /upstreams/vllm/pause")) < 3:
+            threading.Event().wait(0.01)
+        clock.now += 1
+    assert server.seen[-1].body == {"version": "step-12"}, "the new weights are loaded"
 
 
 def test_all_gateways_are_drained(server: Server) -> None:

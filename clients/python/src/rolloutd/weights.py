@@ -18,7 +18,7 @@ from ._calls import decode
 from ._connections import Connections, process
 from ._http import bearer, server_of
 from ._retry import Retry, lost, refused
-from .errors import RolloutdError
+from .errors import RolloutdError, UnavailableError
 
 T = TypeVar("T")
 
@@ -122,15 +122,17 @@ class WeightSync:
 
         Calls in flight have `wait_s` seconds to end. If they take longer, DeadlineError is raised and the endpoint resumes; with `abort`, the
         calls are ended instead and repeated from their start after the pause. The pause is renewed while the body runs, and ends `hold_s` seconds
-        after this process dies.
+        after this process dies. UnavailableError, once the endpoint has resumed, if renewals failed for so long that it may have ended before.
         """
-        done = threading.Event()
-        renewer = threading.Thread(target=self._renew, args=(done, hold_s), name="rolloutd-pause", daemon=True)
+        done, hold = threading.Event(), _Hold(hold_s)
+        renewer = threading.Thread(target=self._renew, args=(done, hold), name="rolloutd-pause", daemon=True)
         try:
             self._each("pause", {"for_s": hold_s})
             renewer.start()
             self._each("drain", {"for_s": wait_s + hold_s, "wait_s": wait_s, "abort": abort}, within_s=wait_s + 30.0)
+            hold.ended = False  # the drain has paused it anew
             yield
+            hold.look()
         except BaseException:
             _end(done, renewer)
             with suppress(RolloutdError):  # the first failure is the one to report; the pause ends by itself
@@ -138,6 +140,8 @@ class WeightSync:
             raise
         _end(done, renewer)
         self._each("resume", None if version is None else {"version": version})
+        if hold.ended:
+            raise UnavailableError(f"the pause of {self.endpoint} was not renewed for {hold_s:g} s: calls may have run while it was drained")
 
     def status(self) -> list[Endpoint]:
         """The state of the endpoint at each gateway."""
@@ -155,12 +159,14 @@ class WeightSync:
         """What the latest audit of each gateway found, also in the background. NotFoundError if one has made none since it began."""
         return [Audit.of(url, raw) for url, raw in self._each("audit", None, method="GET")]
 
-    def _renew(self, done: threading.Event, hold_s: float) -> None:
-        while not done.wait(hold_s / 3):
+    def _renew(self, done: threading.Event, hold: _Hold) -> None:
+        while not done.wait(hold.seconds / 3):
+            asked = time.monotonic()
             try:
-                self._each("pause", {"for_s": hold_s})
+                self._each("pause", {"for_s": hold.seconds})
             except RolloutdError:
                 continue  # the pause still holds for a while; the next renewal may succeed
+            hold.renew(asked)
 
     def _each(self, what: str, body: dict[str, Any] | None, within_s: float = 10.0, method: str = "POST") -> list[tuple[str, dict[str, Any]]]:
         """Sends a request to all gateways at the same time. The first failure is raised once all have answered."""
@@ -182,6 +188,23 @@ class WeightSync:
                 raise error
             answer: dict[str, Any] = decode(response.content)
             return answer
+
+
+class _Hold:
+    """A pause that is renewed. `ended` says whether it may have ended in between."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds, self.ended = seconds, False
+        self._since = time.monotonic()
+
+    def renew(self, asked: float) -> None:
+        """Notes a renewal that was asked for at a time."""
+        self.look()
+        self._since = asked
+
+    def look(self) -> None:
+        """Notes whether the pause may have ended by now."""
+        self.ended = self.ended or time.monotonic() - self._since > self.seconds
 
 
 def _end(done: threading.Event, renewer: threading.Thread) -> None:
