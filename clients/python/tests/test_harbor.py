@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -97,6 +98,33 @@ def test_harbor_commands(tmp_path: Path) -> None:
             assert [one.stdout for one in at_once] == [f"{i}\n" for i in range(8)]
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize("timeout_sec, waits", [(None, [300, 300, 300, 300]), (700, [300, 300, 100])])
+def test_harbor_waits_for_a_command(tmp_path: Path, timeout_sec: int | None, waits: list[int]) -> None:
+    from harbor.models.task.config import EnvironmentConfig
+    from harbor.models.trial.paths import TrialPaths
+
+    from rolloutd.harbor import RolloutdEnvironment
+
+    asked: list[int] = []
+
+    class Slow(RolloutdEnvironment):  # type: ignore[misc]
+        """Its command runs for longer than three waits."""
+
+        async def _call(self, tool: str, command: str) -> str:
+            if (wait := re.search(r"date \+%s\) \+ (\d+)\)", command)) is None:
+                return ""
+            asked.append(int(wait[1]))
+            return "runs" if len(asked) < 4 else ""
+
+        async def _packed(self, folder: str, *names: str, links: str = "") -> bytes:
+            raise EOFError("the command has ended")
+
+    env = Slow(tmp_path, "bridge", "session", TrialPaths(tmp_path), EnvironmentConfig(docker_image="image"))
+    with pytest.raises(EOFError if timeout_sec is None else RuntimeError):
+        asyncio.run(env.exec("make", timeout_sec=timeout_sec))
+    assert asked == waits
 
 
 def test_harbor_files(tmp_path: Path) -> None:

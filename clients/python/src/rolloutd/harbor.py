@@ -176,7 +176,7 @@ class RolloutdEnvironment(BaseEnvironment):
             "</dev/null >/dev/null 2>&1 &",
         )
 
-        while await self._call("terminal", _wait(job, wait := min(_WAIT_S, (timeout_sec or _WAIT_S) - seconds))) == "runs":
+        while await self._call("terminal", _wait(job, wait := _next_wait(timeout_sec, seconds))) == "runs":
             seconds += wait
             if timeout_sec is not None and seconds >= timeout_sec:
                 await self._call("terminal", f"kill -KILL -- -$(cat {job}/pid); true")
@@ -251,6 +251,11 @@ class RolloutdEnvironment(BaseEnvironment):
     def _swept(self) -> list[str]:
         done, self._done = self._done, []
         return done
+
+
+def _next_wait(timeout_sec: int | None, seconds: float) -> float:
+    """Seconds of the next wait for a command, of which `seconds` have passed."""
+    return _WAIT_S if timeout_sec is None else min(_WAIT_S, timeout_sec - seconds)
 
 
 def _wait(job: str, seconds: float) -> str:
