@@ -211,6 +211,12 @@ func (a *Activities) forgetEarlier(ctx context.Context, sb *sandbox.Sandbox, t T
 		}
 	}
 
+	if a.o.Network != nil {
+		if err := a.o.Network.ForgetEarlier(t.SandboxID(), since); err != nil {
+			return err
+		}
+	}
+
 	n, err := a.o.Store.DeleteEarlier(ctx, t.RolloutID, t.Attempt, since)
 	if n > 0 {
 		a.loggerOf("CreateSandbox", t).

@@ -20,6 +20,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/gateway/gatewayapi"
 	hostpkg "github.com/rolloutd/rolloutd/internal/host"
+	"github.com/rolloutd/rolloutd/internal/host/network"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandbox"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
@@ -126,6 +127,7 @@ func newHostOf(t *testing.T, slots int, options ...store.Option) *host {
 		Logger:   slog.New(slog.NewTextHandler(h.log, nil)),
 		Agents:   agents,
 		Tools:    tools,
+		Network:  &network.Service{Dir: filepath.Join(dir, "network"), Logger: slog.New(slog.DiscardHandler)},
 		Events:   must(eventlog.Open(filepath.Join(dir, "events"), slog.New(slog.DiscardHandler))),
 	})
 

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
@@ -95,4 +96,18 @@ func (s *Service) Forget(id string) error {
 	}
 
 	return nil
+}
+
+// ForgetEarlier removes the log of a sandbox if it was last written before then: it is of an earlier sandbox with its id.
+func (s *Service) ForgetEarlier(id string, then time.Time) error {
+	info, err := os.Stat(s.path(id))
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.ModTime().Before(then) {
+		return nil
+	}
+
+	if err != nil {
+		return fault.Wrap(fault.Unavailable, err, "log of connections")
+	}
+
+	return s.Forget(id)
 }

@@ -130,6 +130,14 @@ func TestServe(t *testing.T) {
 		},
 		seen,
 	)
+	since, err := sb.Since(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, s.ForgetEarlier(sb.ID(), since))
+	require.FileExists(t, filepath.Join(s.Dir, sb.ID()+".jsonl"))
+	require.NoError(t, s.ForgetEarlier(sb.ID(), time.Now().Add(time.Minute)))
+	require.NoFileExists(t, filepath.Join(s.Dir, sb.ID()+".jsonl"), "it is of an earlier sandbox")
+	require.NoError(t, s.ForgetEarlier(sb.ID(), since))
+
 	require.NoError(t, s.Forget(sb.ID()))
 	_, err = s.Log(sb.ID())
 	require.True(t, fault.Is(err, fault.NotFound), "%v", err)
