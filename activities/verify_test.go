@@ -3,6 +3,8 @@ package activities_test
 import (
 	"cmp"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -128,15 +130,28 @@ func TestRestartedAttemptIsGradedAgain(t *testing.T) {
 	h.provider.exec = func(b *fakeSandbox, _ string, _ wire.Process) exec { return rewards(b.files[solution]) }
 	in := verifyInput(rollout.Verifier{Script: "x"})
 
+	// as a workflow that was terminated leaves it
+	connections := filepath.Join(h.dir, "network", "r.1.jsonl")
+	old := time.Now().Add(-time.Hour)
+
+	require.NoError(t, os.Mkdir(filepath.Dir(connections), 0o700))
+	require.NoError(t, os.WriteFile(connections, []byte("{}\n"), 0o600))
+	require.NoError(t, os.Chtimes(connections, old, old))
+
 	for _, reward := range []string{"1", "0.25"} {
 		b := h.sandbox(t)
+		require.NoFileExists(t, connections)
 		b.locked(func() { b.files[solution] = reward })
 
 		grade, err := h.RunVerifier(t.Context(), in)
 		require.NoError(t, err)
 		require.Equal(t, reward, strconv.FormatFloat(grade.Reward, 'g', -1, 64))
-		_, err = h.store.PutBytes(t.Context(), store.ResultKey("r"), []byte("{}"))
-		require.NoError(t, err)
+
+		for _, key := range []string{store.ResultKey("r"), store.HeadKey("r")} {
+			_, err = h.store.PutBytes(t.Context(), key, []byte("{}"))
+			require.NoError(t, err)
+		}
+
 		// the clock of a file system is coarse
 		b.locked(func() { b.began = b.began.Add(-time.Minute) })
 		// the sandbox exists, so its records stay
@@ -146,8 +161,11 @@ func TestRestartedAttemptIsGradedAgain(t *testing.T) {
 	}
 
 	h.sandbox(t)
-	_, err := h.store.Bytes(t.Context(), store.ResultKey("r"), 10)
-	require.Equal(t, fault.NotFound, fault.KindOf(err), "the rollout goes on: it has no result")
+
+	for _, key := range []string{store.ResultKey("r"), store.HeadKey("r")} {
+		_, err := h.store.Bytes(t.Context(), key, 10)
+		require.Equal(t, fault.NotFound, fault.KindOf(err), "the rollout goes on: it has no result")
+	}
 }
 
 // A stored grade is final: neither a retry nor the loss of every sandbox produces another one.

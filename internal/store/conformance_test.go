@@ -330,6 +330,7 @@ func forgetsEarlier(t *testing.T, s *store.Store) {
 		store.AttemptKey("again", 1, store.Trace),
 		store.AttemptKey("again", 1, store.Grading),
 		store.ResultKey("again"),
+		store.HeadKey("again"),
 	}
 
 	other := store.AttemptKey("again", 10, store.Trace)

@@ -5,14 +5,16 @@ import (
 	"time"
 )
 
-// DeleteEarlier deletes an attempt's blobs from before that time, and the rollout's result if it is older.
+// DeleteEarlier deletes an attempt's blobs from before that time, and the rollout's result and its head if they are older.
 func (s *Store) DeleteEarlier(
 	ctx context.Context,
 	rolloutID string,
 	attempt int,
 	before time.Time,
 ) (removed int, err error) {
-	for _, prefix := range []string{AttemptKey(rolloutID, attempt, "") + "/", ResultKey(rolloutID)} {
+	for _, prefix := range []string{
+		AttemptKey(rolloutID, attempt, "") + "/", ResultKey(rolloutID), HeadKey(rolloutID),
+	} {
 		n, err := s.expire(ctx, prefix, before)
 		if removed += n; err != nil {
 			return removed, err
