@@ -243,7 +243,10 @@ func TestHarborNetwork(t *testing.T) {
 		"[environment]\nnetwork_mode = \"no-network\"\n": map[string]any{
 			"setup": []string{}, "agent": []string{},
 		},
-		"[agent]\nnetwork_mode = \"no-network\"\n": map[string]any{"agent": []string{}},
+		"[agent]\nnetwork_mode = \"no-network\"\n":                           map[string]any{"agent": []string{}},
+		"[environment]\nallow_internet = true\n":                             nil,
+		"[environment]\nallow_internet = false\n":                            map[string]any{"setup": []string{}, "agent": []string{}},
+		"[environment]\nallow_internet = false\nnetwork_mode = \"public\"\n": nil,
 		"[environment]\nnetwork_mode = \"no-network\"\n[agent]\nnetwork_mode = \"public\"\n": map[string]any{
 			"setup": []string{},
 		},

@@ -11,8 +11,8 @@ import (
 // harborFields are the fields of Harbor 0.26 that have no meaning for a rollout here. Below metadata and task all describe
 // the task to people.
 var harborFields = []string{
-	"schema_version", "version", "source", "metadata", "task", "environment.allow_internet",
-	"verifier.environment.allow_internet", "artifacts.source", "artifacts.destination", "artifacts.exclude",
+	"schema_version", "version", "source", "metadata", "task",
+	"artifacts.source", "artifacts.destination", "artifacts.exclude",
 	"artifacts.service", "steps.artifacts", "steps.min_reward", "steps.verifier.environment.allow_internet",
 }
 

@@ -59,6 +59,10 @@ type harborCollect struct {
 // harborEnvironment is where a phase of a task runs.
 type harborEnvironment struct {
 	harborNetwork
+
+	// of tasks of earlier versions of Harbor, where nothing is said of the network otherwise
+	AllowInternet *bool `toml:"allow_internet"`
+
 	Env         map[string]string `toml:"env"`
 	DockerImage string            `toml:"docker_image"`
 	BuildSec    float64           `toml:"build_timeout_sec"`
@@ -110,6 +114,10 @@ func (h *harborReader) settings(t *Task) []harborStep {
 	if err != nil {
 		h.refuse("%s: %s", harborFile, strings.TrimPrefix(err.Error(), "toml: "))
 		return nil
+	}
+
+	if e := &s.Environment; e.Mode == "" && e.AllowInternet != nil && !*e.AllowInternet {
+		e.Mode = harborNoNetwork
 	}
 
 	h.refuseSettings(text)
