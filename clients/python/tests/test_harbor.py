@@ -109,7 +109,7 @@ def test_harbor_waits_for_a_command(tmp_path: Path, timeout_sec: int | None, wai
 
     asked: list[int] = []
 
-    class Slow(RolloutdEnvironment):  # type: ignore[misc]
+    class Slow(RolloutdEnvironment):
         """Its command runs for longer than three waits."""
 
         async def _call(self, tool: str, command: str) -> str:
