@@ -231,7 +231,7 @@ func (f *follower) waits(n int) error {
 
 // done sends the last event. The state of a workflow that is about to close has more than its result does:
 // the event is made of the result, so that it is the same for later readers. A reader whose id is behind
-// the log gets it, too.
+// the log gets it, too, and so does one who has it: a stream without it is a lost one.
 func (f *follower) done(ctx context.Context) error {
 	if f.running {
 		switch archived, err := f.client.archived(ctx, f.id); {
@@ -243,9 +243,6 @@ func (f *follower) done(ctx context.Context) error {
 	}
 
 	last := event(rollout.LastEventID(max(f.state.Attempt, 1)), rollout.EventDone, f.state)
-	if f.after == last.ID {
-		return nil
-	}
 
 	return f.emit([]rollout.Event{last})
 }

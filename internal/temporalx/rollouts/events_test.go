@@ -225,7 +225,7 @@ func TestEvents(t *testing.T) {
 
 			return nil
 		}))
-		require.Equal(t, len(got)-1-i, len(rest))
+		require.Len(t, rest, max(len(got)-1-i, 1), "a reader who has the last event gets it again")
 		require.Subset(t, got, rest)
 	}
 
