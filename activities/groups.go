@@ -25,9 +25,16 @@ func (a *Activities) LoadTask(ctx context.Context, ref rollout.TaskRef) (rollout
 
 	used := []string{ref.Set.Key}
 
-	for _, files := range []*rollout.Ref{spec.Task.FilesRef, spec.Task.Verifier.FilesRef} {
-		if files != nil {
-			used = append(used, files.Key)
+	parts := []rollout.Task{spec.Task}
+	for _, step := range spec.Task.Steps {
+		parts = append(parts, step.Task)
+	}
+
+	for _, part := range parts {
+		for _, files := range []*rollout.Ref{part.FilesRef, part.Verifier.FilesRef} {
+			if files != nil {
+				used = append(used, files.Key)
+			}
 		}
 	}
 

@@ -51,19 +51,27 @@ func TestLoadTaskRenewsFiles(t *testing.T) {
 	tests, err := st.PutArchive(t.Context(), map[string]string{"test": "x"}, nil)
 	require.NoError(t, err)
 
+	later, err := st.PutArchive(t.Context(), map[string]string{"later": "x"}, nil)
+	require.NoError(t, err)
+
 	lost := rollout.Ref{Key: "tasks/lost.tar"}
 	tasks := []rollout.Task{
 		{FilesRef: &files, Verifier: rollout.Verifier{FilesRef: &lost}},
 		{FilesRef: &lost, Verifier: rollout.Verifier{FilesRef: &tests}},
+		{FilesRef: &files, Steps: []rollout.Step{{Name: "a"}, {Name: "b", Task: rollout.Task{FilesRef: &later}}}},
 	}
 
 	set, err := st.PutTasks(t.Context(), func(yield func(rollout.Spec, error) bool) {
-		_ = yield(rollout.Spec{Task: tasks[0]}, nil) && yield(rollout.Spec{Task: tasks[1]}, nil)
+		for _, task := range tasks {
+			if !yield(rollout.Spec{Task: task}, nil) {
+				return
+			}
+		}
 	})
 	require.NoError(t, err)
 
 	old := time.Now().Add(-100 * 24 * time.Hour)
-	for _, key := range []string{set.Key, files.Key, tests.Key} {
+	for _, key := range []string{set.Key, files.Key, tests.Key, later.Key} {
 		require.NoError(t, os.Chtimes(filepath.Join(dir, key), old, old))
 	}
 
@@ -74,7 +82,7 @@ func TestLoadTaskRenewsFiles(t *testing.T) {
 		require.Equal(t, task.FilesRef.Key, got.Task.FilesRef.Key)
 	}
 
-	for _, key := range []string{set.Key, files.Key, tests.Key} {
+	for _, key := range []string{set.Key, files.Key, tests.Key, later.Key} {
 		about, err := os.Stat(filepath.Join(dir, key))
 		require.NoError(t, err)
 		require.Less(t, time.Since(about.ModTime()), time.Hour, key)
