@@ -9,6 +9,7 @@ import (
 
 	"github.com/moby/moby/api/types/system"
 	"github.com/moby/moby/client"
+	"golang.org/x/sync/singleflight"
 
 	"github.com/rolloutd/rolloutd/internal/driver"
 	"github.com/rolloutd/rolloutd/internal/driver/hostlibs"
@@ -68,6 +69,9 @@ type Driver struct {
 
 	// of the daemon; nil: it has not answered yet
 	info *system.Info
+
+	// the request for info
+	asking singleflight.Group
 }
 
 var (
@@ -127,18 +131,34 @@ func (d *Driver) Probe(ctx context.Context) error {
 	return nil
 }
 
-// daemon requests the daemon's info, once.
+// daemon returns the daemon's info. It is requested once, for all that wait for it.
 func (d *Driver) daemon(ctx context.Context) (*system.Info, error) {
 	d.mu.Lock()
-	defer d.mu.Unlock()
+	info := d.info
+	d.mu.Unlock()
 
-	if d.info != nil {
-		return d.info, nil
+	if info != nil {
+		return info, nil
 	}
 
-	ctx, cancel := context.WithTimeout(ctx, requestTime)
-	defer cancel()
+	asked := d.asking.DoChan("", func() (any, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTime)
+		defer cancel()
 
+		return d.ask(ctx)
+	})
+
+	select {
+	case answer := <-asked:
+		info, _ = answer.Val.(*system.Info)
+		return info, answer.Err
+	case <-ctx.Done():
+		return nil, d.failed(context.Cause(ctx), "ask the daemon")
+	}
+}
+
+// ask requests the daemon's info, and keeps it.
+func (d *Driver) ask(ctx context.Context) (*system.Info, error) {
 	if _, err := d.docker.Ping(ctx, client.PingOptions{NegotiateAPIVersion: true}); err != nil {
 		return nil, d.failed(err, "ask the daemon")
 	}
@@ -147,6 +167,9 @@ func (d *Driver) daemon(ctx context.Context) (*system.Info, error) {
 	if err != nil {
 		return nil, d.failed(err, "ask the daemon")
 	}
+
+	d.mu.Lock()
+	defer d.mu.Unlock()
 
 	d.info = &got.Info
 
