@@ -21,7 +21,9 @@ type Table struct {
 	// of the step logs
 	dir string
 
-	mu   sync.Mutex
+	mu sync.Mutex
+
+	// nil: its step log is being read
 	open map[string]*Episode
 
 	// closed and replaced when an episode accepts calls
@@ -37,10 +39,7 @@ func NewTable(dir string) *Table {
 // them. It continues the step log of an earlier worker of the host. The error is a fault.Conflict if the
 // sandbox is open.
 func (t *Table) Open(o Options) (_ *Episode, closeIt func() error, err error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-
-	if t.open[o.ID] != nil {
+	if !t.reserve(o.ID) {
 		return nil, nil, fault.New(fault.Conflict, "sandbox %s takes calls already", o.ID)
 	}
 
@@ -49,8 +48,14 @@ func (t *Table) Open(o Options) (_ *Episode, closeIt func() error, err error) {
 		log += scoring
 	}
 
+	// which may be long: other episodes do not wait for it
 	e, err := newEpisode(t.path(log), o)
+
+	t.mu.Lock()
+	defer t.mu.Unlock()
+
 	if err != nil {
+		delete(t.open, o.ID)
 		return nil, nil, err
 	}
 
@@ -67,6 +72,20 @@ func (t *Table) Open(o Options) (_ *Episode, closeIt func() error, err error) {
 	}
 
 	return e, func() error { return t.close(e) }, nil
+}
+
+// reserve keeps the place of an episode that is being opened; false: it is taken.
+func (t *Table) reserve(id string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+
+	if _, taken := t.open[id]; taken {
+		return false
+	}
+
+	t.open[id] = nil
+
+	return true
 }
 
 // accept lets requests find the episode; t.mu is held.

@@ -3,6 +3,7 @@ package toolservice_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -155,6 +156,64 @@ func TestCallsAreReported(t *testing.T) {
 	next := &reported{keys: map[string]bool{"start episode/a": true}}
 	open(t, dir, toolservice.Options{Tools: tools, Reporter: next})
 	require.Equal(t, want[1:], next.all)
+}
+
+// slowReader blocks at the first report until it is released.
+type slowReader struct{ reads, release chan struct{} }
+
+func (r slowReader) ToolStart(string, rollout.ToolEvent, json.RawMessage) {
+	close(r.reads)
+	<-r.release
+}
+
+func (slowReader) ToolEnd(string, rollout.ToolEvent, string, string) {}
+
+// An episode whose log is being read delays no other one.
+func TestOpenWhileAnotherLogIsRead(t *testing.T) {
+	t.Parallel()
+	dir, tools := t.TempDir(), newCounted()
+
+	_, e, end := open(t, dir, toolservice.Options{Tools: tools})
+	_, err := e.Call(t.Context(), call("a", "bash", "{}"))
+	require.NoError(t, err)
+	end()
+
+	table := toolservice.NewTable(dir)
+	r := slowReader{reads: make(chan struct{}), release: make(chan struct{})}
+	read := make(chan func() error, 1)
+
+	go func() {
+		_, closeIt, _ := table.Open(toolservice.Options{ID: "r.1", Tools: tools, Reporter: r})
+		read <- closeIt
+	}()
+
+	<-r.reads
+
+	others := make(chan error, 3)
+
+	go func() {
+		_, _, err := table.Open(toolservice.Options{ID: "r.1", Tools: tools})
+		others <- err
+
+		_, closeIt, err := table.Open(toolservice.Options{ID: "r.2", Tools: tools})
+		others <- err
+
+		_, err = table.Get(t.Context(), "r.2", 0)
+		others <- errors.Join(err, closeIt())
+	}()
+
+	for _, want := range []fault.Kind{fault.Conflict, "", ""} {
+		select {
+		case err := <-others:
+			require.Equal(t, want, fault.KindOf(err), err)
+		case <-time.After(10 * time.Second):
+			close(r.release)
+			t.Fatal("it waits for the log of another episode")
+		}
+	}
+
+	close(r.release)
+	require.NoError(t, (<-read)())
 }
 
 // A repeated call runs once, in this worker and in the next worker of the host.
