@@ -122,6 +122,8 @@ const (
 	maxGiven = 1024
 	// maxAnsweredFile bounds the file, in bytes.
 	maxAnsweredFile = 8 << 20
+	// saveAgain is the time from a failed write of the file to the next one.
+	saveAgain = time.Second
 )
 
 // Answered remembers the engines that have answered, also across restarts of the gateway. An engine that
@@ -135,6 +137,12 @@ type Answered struct {
 	// by digest of the base URL, which may have a secret
 	of      map[string]answeredEngine
 	unsaved bool
+
+	// a call writes the file
+	saving bool
+
+	// when that failed last
+	failedAt time.Time
 }
 
 // answeredEngine is an engine that has answered. Field names are a stored format.
@@ -188,26 +196,54 @@ func (a *Answered) any(engines []string) bool {
 	return false
 }
 
-// noteAnswer records that an engine has answered. A file that cannot be written is written with the next answer;
-// until then this process remembers the engine.
+// noteAnswer records that an engine has answered. A file that cannot be written is written with an answer after
+// saveAgain; until then this process remembers the engine.
 func (a *Answered) noteAnswer(engine string, given bool) {
 	if a == nil {
 		return
 	}
 
+	raw := a.toSave(digestOf(engine), given)
+	if raw == nil {
+		return
+	}
+
+	// a write may take long, and other calls do not wait for it
+	err := durable.Replace(a.file, raw)
+
 	a.mu.Lock()
 	defer a.mu.Unlock()
 
-	key := digestOf(engine)
+	a.saving = false
+	if err != nil {
+		a.unsaved, a.failedAt = true, time.Now()
+	}
+}
+
+// toSave notes an answer, and returns the content of the file that the caller writes; nil: it writes none.
+func (a *Answered) toSave(key string, given bool) []byte {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+
 	if before, ok := a.of[key]; !ok || before.Given && !given {
 		a.of[key] = answeredEngine{At: time.Now().UTC(), Given: given}
 		a.forgetOldest()
 		a.unsaved = true
 	}
 
-	if a.unsaved {
-		a.unsaved = a.save() != nil
+	if !a.unsaved || a.saving || time.Since(a.failedAt) < saveAgain {
+		return nil
 	}
+
+	raw, err := json.Marshal(a.of)
+	if err != nil {
+		// it is made of plain values
+		return nil
+	}
+
+	a.unsaved, a.saving = false, true
+
+	return raw
 }
 
 // forgetOldest keeps at most maxGiven engines of clients. a.mu is held.
@@ -229,15 +265,6 @@ func (a *Answered) forgetOldest() {
 	if given > maxGiven {
 		delete(a.of, oldest)
 	}
-}
-
-func (a *Answered) save() error {
-	raw, err := json.Marshal(a.of)
-	if err != nil {
-		return err
-	}
-
-	return durable.Replace(a.file, raw)
 }
 
 func digestOf(engine string) string {
