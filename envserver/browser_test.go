@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -424,6 +425,39 @@ func producing(t *testing.T) (*rig, *fakeProducers) {
 		o.Producers, o.Deliveries = f, &fakeDeliveries{all: []rollout.Delivery{failing}}
 		o.Tokens = []envserver.Token{envserver.PlainToken(pageToken)}
 	}), f
+}
+
+// The page of a producer does not show deliveries to other sinks in the place of its own, and says that it has not
+// seen all of its sink.
+func TestDeliveriesOfAProducer(t *testing.T) {
+	t.Parallel()
+
+	f := newFakeProducers()
+	f.states["math"] = mathProducer()
+
+	all := make([]rollout.Delivery, 100)
+	for i := range all {
+		all[i] = rollout.Delivery{Sink: "other", GroupID: "code-" + strconv.Itoa(i), State: rollout.DeliveryPending}
+	}
+
+	all = append(all, rollout.Delivery{Sink: "trainer", GroupID: "math-38", State: rollout.DeliveryPending})
+	deliveries := &fakeDeliveries{all: all}
+	r := start(t, withWeb, func(o *envserver.Options) { o.Producers, o.Deliveries = f, deliveries })
+
+	const note = `document.querySelector("#producer").innerText.includes("among the first 100 of the sink")`
+
+	b := newBrowser(t, 1200, 900)
+	b.run(chromedp.Navigate(r.url + "/web/#/producers/math"))
+	b.waitForText("#producer", "math-38")
+	b.eventually("!" + note)
+
+	deliveries.mu.Lock()
+	for i := range 100 {
+		deliveries.all[i].Sink = "trainer"
+	}
+	deliveries.mu.Unlock()
+
+	b.eventually(note)
 }
 
 // An operator sees the producers and the pending deliveries, and pauses, resumes and aborts a producer.

@@ -65,11 +65,18 @@ func (f *fakeDeliveries) Deliveries(_ context.Context, q rollout.DeliveryFilter)
 	defer f.mu.Unlock()
 
 	page := rollout.DeliveryPage{Deliveries: []rollout.Delivery{}}
+
 	for _, d := range f.all {
-		if (q.Owner == "" || d.Owner == q.Owner) && (q.State == "" || d.State == q.State) &&
-			len(page.Deliveries) < q.Limit {
-			page.Deliveries = append(page.Deliveries, d)
+		if q.Owner != "" && d.Owner != q.Owner || q.State != "" && d.State != q.State || q.Sink != "" && d.Sink != q.Sink {
+			continue
 		}
+
+		if len(page.Deliveries) == q.Limit {
+			page.Next = "deliveries/next"
+			break
+		}
+
+		page.Deliveries = append(page.Deliveries, d)
 	}
 
 	return page, nil

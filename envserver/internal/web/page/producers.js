@@ -33,12 +33,13 @@ export async function producer(id) {
   const count = seldom(() => get("counts?" + new URLSearchParams(rollouts)).catch(() => null)); // a server without an index has none
   let drawn = "";
   const draw = async () => {
-    const [state, backlog, counts] = await Promise.all([get(path), get(`deliveries?limit=${maxItems}`), count()]);
+    const [state, counts] = await Promise.all([get(path), count()]);
+    const backlog = await get("deliveries?" + new URLSearchParams({ limit: maxItems, ...(state.sink && { sink: state.sink }) }));
     const now = JSON.stringify(counts?.periods);
     if (now !== drawn && counts) history.replaceChildren(el("h2", {}, "Rollouts over time"), el("p", {}, el("a", { href: listOf() }, "All of them")), curves(counts.periods, listOf), versions(counts.versions, listOf) ?? "");
     drawn = now;
     for (const [button, open] of buttons) button.hidden = !open(state);
-    const [summary, ...sections] = standing(state, backlog.deliveries.filter((d) => d.group_id.startsWith(id + "-")));
+    const [summary, ...sections] = standing(state, backlog.deliveries.filter((d) => d.group_id.startsWith(id + "-")), backlog.next);
     live.replaceChildren(summary);
     lists.replaceChildren(...sections);
   };
@@ -70,7 +71,7 @@ function delivery(d) {
 
 const when = (time) => new Date(time).toLocaleString();
 
-function standing(s, deliveries) {
+function standing(s, deliveries, cut) {
   const c = s.counts;
   const [running, outbox, evaluated] = [s.running ?? [], s.outbox ?? [], s.evaluated ?? []];
   const left = { skipped: c.skipped, refused: c.refused, failed: c.failed, aborted: c.aborted, ...c.filtered };
@@ -88,6 +89,7 @@ function standing(s, deliveries) {
     ...section("Groups in flight", ["Group", { number: "Number" }, { number: "Rollouts left" }, "For", "Started"],
       running.map((g) => [groupLink(g.group_id), { number: g.cursor.number }, { number: g.left }, g.eval ? "evaluation" : "training", when(g.started_at)])),
     ...section("Deliveries", ["Group", "Sink", "State", { number: "Tries" }, "Reason"], deliveries.map(delivery)),
+    cut ? el("p", {}, `Its deliveries are those among the first ${maxItems} of the sink.`) : "",
     ...section("Evaluations", [{ number: "Step" }, { number: "Mean reward" }, { number: "Rollouts" }, { number: "Passed" }],
       evaluated.map((e) => [e.step, e.rollouts ? (e.sum / e.rollouts).toFixed(3) : "", e.rollouts, e.passed].map((number) => ({ number })))),
   ];
