@@ -321,19 +321,14 @@ func (d *Daemon) janitor(routes *gatewayapi.Client) func(context.Context) error 
 	}
 
 	return func(ctx context.Context) error {
-		if n, err := d.store.Sweep(ctx); err != nil && ctx.Err() == nil {
-			d.log.Warn("sweep store", "error", err)
-		} else if n > 0 {
-			d.log.Info("removed unfinished blobs of killed writers", "blobs", n)
-		}
-
 		j.Run(ctx)
 
 		return nil
 	}
 }
 
-// collect removes surplus images and programs of agents, at its start and at the intervals of the retention, until ctx ends.
+// collect removes unfinished blobs of killed writers, and surplus images and programs of agents, at its start and at the
+// intervals of the retention, until ctx ends.
 func (d *Daemon) collect(ctx context.Context) error {
 	agents, err := Programs(d.cfg, d.log)
 	if err != nil {
@@ -341,6 +336,8 @@ func (d *Daemon) collect(ctx context.Context) error {
 	}
 
 	for {
+		d.sweepStore(ctx)
+
 		if _, err := agents.Collect(ctx, time.Now()); err != nil {
 			d.log.WarnContext(ctx, "programs of agents were not removed", "error", err)
 		}
@@ -352,6 +349,15 @@ func (d *Daemon) collect(ctx context.Context) error {
 		if err := clock.Sleep(ctx, d.cfg.Retention.Every); err != nil {
 			return err
 		}
+	}
+}
+
+// sweepStore removes unfinished blobs of killed writers.
+func (d *Daemon) sweepStore(ctx context.Context) {
+	if n, err := d.store.Sweep(ctx); err != nil && ctx.Err() == nil {
+		d.log.WarnContext(ctx, "sweep store", "error", err)
+	} else if n > 0 {
+		d.log.InfoContext(ctx, "removed unfinished blobs of killed writers", "blobs", n)
 	}
 }
 
