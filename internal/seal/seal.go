@@ -18,6 +18,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/rolloutd/rolloutd/internal/durable"
 )
 
 // keySize is the length of a key in bytes.
@@ -79,7 +81,7 @@ func LoadOrCreate(path string) (Key, error) {
 }
 
 // create writes a new key to a temporary file and links it into place, so that two roles that start at once
-// read the same key.
+// read the same key. The key is durable before anything is sealed with it.
 func create(path string) (Key, error) {
 	var k Key
 	if _, err := rand.Read(k.b[:]); err != nil {
@@ -107,6 +109,10 @@ func create(path string) (Key, error) {
 	if err := os.Link(tmp.Name(), path); errors.Is(err, os.ErrExist) {
 		return LoadOrCreate(path)
 	} else if err != nil {
+		return Key{}, fmt.Errorf("place key file: %w", err)
+	}
+
+	if err := durable.SyncFolder(filepath.Dir(path)); err != nil {
 		return Key{}, fmt.Errorf("place key file: %w", err)
 	}
 
