@@ -98,7 +98,7 @@ func (f *flags) load() (config.Config, error) {
 func (f *flags) shiftPorts(c *config.Config) error {
 	addresses := []*string{
 		&c.Serve.Listen, &c.Gateway.Listen, &c.Gateway.TrainerListen, &c.Worker.Listen, &c.Worker.ToolsListen,
-		&c.Model.Listen, &c.Telemetry.Listen,
+		&c.Model.Listen, &c.Telemetry.Listen, &c.TrainerAPI.Listen,
 	}
 
 	var errs []error

@@ -51,7 +51,8 @@ func TestPortOffset(t *testing.T) {
 	t.Parallel()
 
 	load := func(args ...string) (config.Config, *flags) {
-		f := &flags{s: std{io.Discard, io.Discard, config.Environ{}}}
+		environ := config.Environ{"ROLLOUTD_TRAINER_API_LISTEN": "127.0.0.1:8001"}
+		f := &flags{s: std{io.Discard, io.Discard, environ}}
 		cmd := &cobra.Command{}
 		f.registerCommon(cmd)
 		f.registerDaemon(cmd)
@@ -68,6 +69,7 @@ func TestPortOffset(t *testing.T) {
 	require.Equal(t, "127.0.0.1:7171", c.Gateway.TrainerListen)
 	require.Equal(t, "127.0.0.1:9199", c.Model.Listen)
 	require.Equal(t, "127.0.0.1:9564", c.Telemetry.Listen)
+	require.Equal(t, "127.0.0.1:8101", c.TrainerAPI.Listen)
 	require.Equal(t, "127.0.0.1:0", c.Worker.Listen)
 	require.Empty(t, c.Worker.ToolsListen)
 	require.Equal(t, []uint16{7333, 8333}, []uint16{f.temporalPort, f.uiPort})

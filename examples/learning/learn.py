@@ -19,10 +19,11 @@ from task import DIGITS, SYSTEM, instruction, verifier
 
 ROOT = Path(__file__).resolve().parents[2]
 TOKEN = "token-of-the-learning-example"
+# rolloutd-dev adds --port-offset to the ports on which it listens
 CONFIG = """
 sinks:
   learn: {kind: pull, url: "http://127.0.0.1:%(api)d", max_waiting: 4, sequences: all}
-trainer_api: {listen: "127.0.0.1:%(api)d"}
+trainer_api: {listen: "127.0.0.1:8001"}
 """
 
 
