@@ -1,6 +1,7 @@
 package manifests_test
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -42,4 +43,37 @@ func TestSystemd(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), analyze, args...).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	require.NotContains(t, string(out), "rolloutd-", "a warning about a unit of ours")
+}
+
+// The stop of the sandboxes' unit kills them by cgroup.kill, and one by one where the kernel has none.
+func TestSystemdStopsSandboxes(t *testing.T) {
+	t.Parallel()
+
+	unit, err := os.ReadFile("../../../deploy/systemd/rolloutd-sandboxes.service")
+	require.NoError(t, err)
+
+	_, stop, _ := strings.Cut(string(unit), "ExecStop=/bin/sh -c '")
+	stop, _, _ = strings.Cut(stop, "'\n")
+	cgroups := t.TempDir()
+	stop = strings.NewReplacer("$$", "$", "/sys/fs/cgroup", cgroups).Replace(stop)
+
+	old, whole := filepath.Join(cgroups, "memory/rolloutd/r.1/work"), filepath.Join(cgroups, "unified/rolloutd")
+	for _, folder := range []string{old, whole} {
+		require.NoError(t, os.MkdirAll(folder, 0o700))
+	}
+
+	sandbox := exec.CommandContext(t.Context(), "sleep", "30")
+	require.NoError(t, sandbox.Start())
+
+	procs := filepath.Join(old, "cgroup.procs")
+	require.NoError(t, os.WriteFile(procs, fmt.Appendln(nil, sandbox.Process.Pid), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(whole, "cgroup.kill"), nil, 0o600))
+
+	out, err := exec.CommandContext(t.Context(), "/bin/sh", "-c", stop).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.ErrorContains(t, sandbox.Wait(), "signal: killed")
+
+	killed, err := os.ReadFile(filepath.Join(whole, "cgroup.kill"))
+	require.NoError(t, err)
+	require.Equal(t, "1\n", string(killed))
 }
