@@ -133,25 +133,34 @@ func (s search) Counts(ctx context.Context, f rollout.Filter) (rollout.Counts, e
 	return s.index.Counts(ctx, f)
 }
 
-// correct gives rollouts that were graded again the grade that they have now.
+// correct gives rollouts that were graded again the grade that they have now. The index forgets those whose workflow has
+// started since they ended: it was reset, or submitted again after it was deleted.
 func (s search) correct(ctx context.Context, list []rollout.Listed) error {
-	var ended []string
-
-	for _, r := range list {
-		if r.Done() {
-			ended = append(ended, r.ID)
-		}
+	ids := make([]string, len(list))
+	for i, r := range list {
+		ids[i] = r.ID
 	}
 
-	grades, err := s.index.Grades(ctx, ended)
+	grades, err := s.index.Grades(ctx, ids)
+	if err != nil {
+		return err
+	}
+
+	var earlier []string
 
 	for i, r := range list {
-		if g, ok := grades[r.ID]; ok {
+		g, ok := grades[r.ID]
+
+		switch {
+		case !ok:
+		case !g.EndedAt.IsZero() && g.EndedAt.Before(r.StartedAt):
+			earlier = append(earlier, r.ID)
+		case r.Done():
 			list[i].Outcome, list[i].Reward = g.Outcome, g.Reward
 		}
 	}
 
-	return err
+	return s.index.Forget(ctx, earlier)
 }
 
 // Close closes the index.

@@ -21,6 +21,9 @@ const lateness = time.Minute
 type Grade struct {
 	Outcome rollout.Outcome
 	Reward  *float64
+
+	// of the last attempt; 0: it had none
+	EndedAt time.Time
 }
 
 // Grades returns the grades of those rollouts that are in the index.
@@ -31,7 +34,7 @@ func (x *Index) Grades(ctx context.Context, ids []string) (map[string]Grade, err
 	}
 
 	rows, err := x.db.QueryContext(ctx,
-		"SELECT id, outcome, reward FROM rollouts WHERE id IN (SELECT value FROM json_each(?))", string(list))
+		"SELECT id, n, outcome, reward FROM rollouts WHERE id IN (SELECT value FROM json_each(?))", string(list))
 	if err != nil {
 		return nil, err
 	}
@@ -42,10 +45,11 @@ func (x *Index) Grades(ctx context.Context, ids []string) (map[string]Grade, err
 	for rows.Next() {
 		var (
 			id     string
+			end    int64
 			g      Grade
 			reward sql.Null[float64]
 		)
-		if err := rows.Scan(&id, &g.Outcome, &reward); err != nil {
+		if err := rows.Scan(&id, &end, &g.Outcome, &reward); err != nil {
 			return nil, err
 		}
 
@@ -53,10 +57,25 @@ func (x *Index) Grades(ctx context.Context, ids []string) (map[string]Grade, err
 			g.Reward = &reward.V
 		}
 
+		if end > 0 {
+			g.EndedAt = time.UnixMicro(end)
+		}
+
 		grades[id] = g
 	}
 
 	return grades, rows.Err()
+}
+
+// Forget removes rollouts from the index. The next update adds those that have a result in the store.
+func (x *Index) Forget(ctx context.Context, ids []string) error {
+	for _, id := range ids {
+		if err := x.remove(ctx, id); err != nil {
+			return fmt.Errorf("forget rollout %s: %w", id, err)
+		}
+	}
+
+	return nil
 }
 
 // Reread reads the grades of rollouts of the index again. Rollouts that the index or the store does not have are left out.

@@ -569,7 +569,8 @@ func TestReread(t *testing.T) {
 	grades, err := d.index.Grades(t.Context(), []string{"a", "b", "c", "d"})
 	require.NoError(t, err)
 	require.Equal(t, map[string]searchindex.Grade{
-		"a": {Outcome: rollout.Completed, Reward: new(0.5)}, "b": {Outcome: rollout.Completed},
+		"a": {Outcome: rollout.Completed, Reward: new(0.5), EndedAt: began.Add(time.Minute).Local()},
+		"b": {Outcome: rollout.Completed, EndedAt: began.Add(2 * time.Minute).Local()},
 	}, grades)
 
 	page, err := d.index.Search(t.Context(), rollout.Filter{MinReward: new(0.5), Query: "word", Limit: 10})
