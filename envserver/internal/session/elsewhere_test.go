@@ -2,6 +2,8 @@ package session_test
 
 import (
 	"context"
+	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,8 +17,10 @@ import (
 type replica struct {
 	*session.Set
 
+	mu sync.Mutex
+
 	// rollouts that ended with sessions
-	abandoned []string
+	ended []string
 }
 
 func newReplica(k session.Keeper) *replica {
@@ -26,11 +30,26 @@ func newReplica(k session.Keeper) *replica {
 		Idle:   time.Hour,
 		Keeper: k,
 		Ended: func(s *session.Session, _ error) {
-			r.abandoned = append(r.abandoned, s.Abandoned(context.Background())...)
+			ended := s.Abandoned(context.Background())
+
+			r.mu.Lock()
+			defer r.mu.Unlock()
+
+			r.ended = append(r.ended, ended...)
 		},
 	})
 
 	return r
+}
+
+// abandoned are the rollouts that ended with sessions.
+func (r *replica) abandoned() []string {
+	synctest.Wait()
+
+	r.mu.Lock()
+	defer r.mu.Unlock()
+
+	return slices.Clone(r.ended)
 }
 
 // use makes one call in a session.
@@ -140,13 +159,11 @@ func TestRolloutsEndWithTheLastCopyOfTheirSession(t *testing.T) {
 
 				end := c.leave(t, a, b, s)
 
-				synctest.Wait()
-				require.Empty(t, a.abandoned)
-				require.Empty(t, b.abandoned)
+				require.Empty(t, a.abandoned())
+				require.Empty(t, b.abandoned())
 
 				end()
-				synctest.Wait()
-				require.Equal(t, c.want, b.abandoned)
+				require.Equal(t, c.want, b.abandoned())
 			})
 		})
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,11 +17,15 @@ import (
 
 // memoryKeeper keeps records in memory and counts those that were written.
 type memoryKeeper struct {
+	mu     sync.Mutex
 	m      map[string][]byte
 	writes []string
 }
 
 func (k *memoryKeeper) Load(_ context.Context, key string) ([]byte, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+
 	if data, ok := k.m[key]; ok {
 		return data, nil
 	}
@@ -29,6 +34,9 @@ func (k *memoryKeeper) Load(_ context.Context, key string) ([]byte, error) {
 }
 
 func (k *memoryKeeper) Save(_ context.Context, key string, data []byte) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+
 	k.m[key] = bytes.Clone(data)
 	kind, _, _ := strings.Cut(key, "-")
 	k.writes = append(k.writes, kind)
@@ -37,7 +45,11 @@ func (k *memoryKeeper) Save(_ context.Context, key string, data []byte) error {
 }
 
 func (k *memoryKeeper) Delete(_ context.Context, key string) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+
 	delete(k.m, key)
+
 	return nil
 }
 
