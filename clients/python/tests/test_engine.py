@@ -108,6 +108,7 @@ def test_messages_are_tokenized_by_the_template_of_the_trainer(engine: Engine) -
         ("/v1/completions", [], 400, "must be a JSON object"),
         ("/tokenize", {"messages": [{}]}, 400, "messages: must be a list of objects with a role"),
         ("/tokenize", {"messages": [], "chat_template_kwargs": "x"}, 400, "chat_template_kwargs: must be an object"),
+        ("/tokenize", {"messages": [{"role": "user"}]}, 400, "messages: the chat template refuses them: KeyError: 'content'"),
         ("/tokenize", {}, 400, "prompt: must be a text"),
         ("/v1/chat/completions", {}, 400, "messages: must be a list"),
         ("/v1/responses", {}, 404, "Not Found"),
@@ -146,6 +147,12 @@ def test_a_fault_of_the_template_is_none_of_the_request(monkeypatch: pytest.Monk
     monkeypatch.setattr(Bytes, "apply_chat_template", unset)
     answer = post(engine, "/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}]})
     assert (answer.status_code, "chat_template is not set" in answer.text) == (500, True)
+
+
+def test_half_of_a_character_is_a_fault_of_the_request(engine: Engine) -> None:
+    for body in (b'{"prompt": "\\ud800"}', b'{"messages": [{"role": "user", "content": "\\ud800"}]}'):
+        answer = httpx.post(engine.url.removesuffix("/v1") + "/tokenize", content=body)
+        assert (answer.status_code, "the text must be Unicode" in answer.text) == (400, True)
 
 
 def test_a_coroutine_runs_on_the_trainers_loop_and_ends_when_its_caller_hangs_up() -> None:

@@ -148,15 +148,22 @@ class Engine:
         """The answer to POST /tokenize, of messages or of a text."""
         with self._tokenizing:
             if "messages" not in body:
-                ids = self._tokenizer.encode(_text(body), add_special_tokens=bool(body.get("add_special_tokens", True)))
+                ids = self._tokenizer.encode(_unicode(_text(body)), add_special_tokens=bool(body.get("add_special_tokens", True)))
             else:
                 messages, given = _chat(body)
                 options = {name: value for name, value in given.items() if name not in ("chat_template", "conversation")}
                 options |= {name: body[name] for name in ("tools", "continue_final_message") if body.get(name)}
                 options |= {"tokenize": False, "add_generation_prompt": body.get("add_generation_prompt", True)}
-                text = self._tokenizer.apply_chat_template(messages, **options)
-                ids = self._tokenizer.encode(text, add_special_tokens=False)
+                ids = self._tokenizer.encode(_unicode(self._rendered(messages, options)), add_special_tokens=False)
         return {"count": len(ids), "max_model_len": self.max_length, "tokens": ids}
+
+    def _rendered(self, messages: list[dict[str, Any]], options: dict[str, Any]) -> str:
+        """The text of a conversation. One that the template refuses, although it takes another one, is a fault of the request."""
+        try:
+            return str(self._tokenizer.apply_chat_template(messages, **options))
+        except Exception as err:
+            self._tokenizer.apply_chat_template([{"role": "user", "content": "."}], tokenize=False, add_generation_prompt=True)
+            raise InvalidError(f"messages: the chat template refuses them: {type(err).__name__}: {err}") from err
 
     def models(self) -> dict[str, Any]:
         """The answer to GET /v1/models."""
@@ -222,6 +229,14 @@ def _object(content: bytes) -> dict[str, Any]:
 def _text(body: Mapping[str, Any]) -> str:
     if not isinstance(text := body.get("prompt"), str):
         raise InvalidError("prompt: must be a text")
+    return text
+
+
+def _unicode(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError as err:  # half of a character, which JSON can say
+        raise InvalidError(f"the text must be Unicode: {err.reason} at {err.start}") from err
     return text
 
 
