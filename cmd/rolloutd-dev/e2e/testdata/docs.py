@@ -19,6 +19,9 @@ PROMPT = "Write add.py with a function add(a, b)."
 class GRPOTrainer:
     """Takes one step: a batch of rollouts, or one generation in an environment."""
 
+    # what GRPOConfig has by default
+    args = SimpleNamespace(temperature=1.0, top_p=1.0, top_k=0, min_p=None, repetition_penalty=1.0, generation_kwargs=None)
+
     def __init__(self, rollout_func: Any = None, environment_factory: Any = None, **_: Any) -> None:
         self.rollout_func, self.environment_factory = rollout_func, environment_factory
 
