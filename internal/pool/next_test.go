@@ -96,8 +96,10 @@ func TestNext(t *testing.T) {
 			o: world(host(0, running, 10), starting(1, "pending"), waiting(5, time.Minute)), target: 2,
 		},
 		"rollouts wait beside free slots of another backend": {
-			o: world(host(0, running, 10), waiting(5, time.Minute), func(o *pool.Observation) {
+			o: world(host(0, running, 4), waiting(5, time.Minute), func(o *pool.Observation) {
 				for _, h := range o.Hosts {
+					// less than the pool expects of a host
+					h.Backends["local"] = fleet.Room{Slots: 4, Used: 4}
 					h.Backends["e2b"] = fleet.Room{Slots: 10}
 				}
 			}),
