@@ -27,7 +27,11 @@ func HostID(path, name string) (string, error) {
 
 	id := strings.TrimSpace(string(raw))
 	if !regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`).MatchString(id) {
-		return "", fmt.Errorf("host id: %s is empty; remove it if no rollout runs on this host", path)
+		return "", fmt.Errorf(
+			"host id: %s must have a name of letters, digits, '.', '_' and '-', got %.80q; remove it if no rollout runs on this host",
+			path,
+			id,
+		)
 	}
 
 	if name != "" && name != id {

@@ -11,7 +11,7 @@ import (
 func TestAllowList(t *testing.T) {
 	t.Parallel()
 
-	l, err := egress.ParseAllow([]string{"example.org", "*.PyPI.org", "git.lan:22", "192.0.2.1", "[2001:db8::1]:8443"})
+	l, err := egress.ParseAllow([]string{"example.org", "*.PyPI.org", "git.lan.:22", "192.0.2.1", "[2001:db8::1]:8443"})
 	require.NoError(t, err)
 
 	for _, c := range []struct {

@@ -150,7 +150,7 @@ func parse(text string) (pattern, error) {
 		return pattern{prefix: prefix.Masked(), port: port}, nil
 	}
 
-	name, below := strings.CutPrefix(strings.ToLower(host), "*")
+	name, below := strings.CutPrefix(Canonical(host), "*")
 	if below && !strings.HasPrefix(name, ".") || strings.Trim(name, ".") == "" || strings.ContainsAny(name, "*/:[]@ ") {
 		return pattern{}, fmt.Errorf(
 			"must be an address, a range such as 10.0.0.0/8, a host name or *.domain, with or without :port, got %q",
