@@ -30,7 +30,7 @@ func TestHostIDIsKept(t *testing.T) {
 
 	require.NoError(t, os.WriteFile(path, nil, 0o600))
 	_, err = machine.HostID(path, "")
-	require.ErrorContains(t, err, "is empty")
+	require.ErrorContains(t, err, `got "";`)
 	_, err = machine.HostID(filepath.Join(t.TempDir(), "missing", "host_id"), "")
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
