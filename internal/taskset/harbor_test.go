@@ -250,8 +250,9 @@ func TestHarborNetwork(t *testing.T) {
 		"[environment]\nnetwork_mode = \"no-network\"\n[agent]\nnetwork_mode = \"public\"\n": map[string]any{
 			"setup": []string{},
 		},
-		"[environment]\n" + list: map[string]any{"allow": []string{"a.org", "*.b.org"}},
-		"[agent]\n" + list:       map[string]any{"agent": []string{"a.org", "*.b.org"}},
+		"[environment]\nnetwork_mode = \"allowlist\"\n": map[string]any{"setup": []string{}, "agent": []string{}},
+		"[environment]\n" + list:                        map[string]any{"allow": []string{"a.org", "*.b.org"}},
+		"[agent]\n" + list:                              map[string]any{"agent": []string{"a.org", "*.b.org"}},
 		"[environment]\n" + list + "[agent]\nnetwork_mode = \"no-network\"\n": map[string]any{
 			"setup": []string{"a.org", "*.b.org"}, "agent": []string{},
 		},

@@ -222,7 +222,7 @@ func (h *harborReader) network(t *Task, s harborSettings) {
 		h.refuse("%s: verifier.network_mode: grading reaches no network, so it must be %q", harborFile, harborNoNetwork)
 	}
 
-	if agent.Mode == "" && all.Mode == harborAllowlist {
+	if agent.Mode == "" && len(all.Hosts) > 0 {
 		t.Network = map[string]any{"allow": all.Hosts}
 		return
 	}

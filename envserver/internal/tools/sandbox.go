@@ -209,18 +209,18 @@ func (t *Table) network(a RolloutArgs) (*rollout.Network, error) {
 		n = rollout.Network{Allow: a.Network.Allow, Setup: a.Network.Setup, Agent: a.Network.Agent}
 	}
 
+	if a.AllowNetwork != nil && !*a.AllowNetwork && namesHosts(n) {
+		return nil, fault.Field("allow_network", "is false, but network names hosts")
+	}
+
 	if err := t.checkNetwork(&n); err != nil {
 		return nil, err
 	}
 
-	switch {
-	case a.AllowNetwork == nil:
-	case *a.AllowNetwork:
+	if a.AllowNetwork != nil && *a.AllowNetwork {
 		if err := t.allowAll(&n); err != nil {
 			return nil, err
 		}
-	case namesHosts(n):
-		return nil, fault.Field("allow_network", "is false, but network names hosts")
 	}
 
 	if !namesHosts(n) {
@@ -235,7 +235,7 @@ func namesHosts(n rollout.Network) bool { return len(n.Allow)+len(n.Setup)+len(n
 // allowAll lets the phases without a list of their own reach what the operator allows. An empty list is one: its phase
 // reaches nothing.
 func (t *Table) allowAll(n *rollout.Network) error {
-	if len(n.Allow) > 0 || n.Setup != nil && n.Agent != nil {
+	if n.Allow != nil || n.Setup != nil && n.Agent != nil {
 		return nil
 	}
 
