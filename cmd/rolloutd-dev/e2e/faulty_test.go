@@ -30,21 +30,19 @@ func TestOutcomesOfFaultyEndpoints(t *testing.T) {
 	lost := func(says string) ending {
 		return ending{outcome: rollout.InfraFailed, attempts: 2, says: says, kind: fault.UpstreamFailed}
 	}
-	never := ending{outcome: rollout.InfraFailed, attempts: 1, says: "has never answered", kind: fault.UpstreamRefused}
 	late := ending{outcome: rollout.AgentTimeout, attempts: 1, reward: 0.5}
 	slow := slowness(t, srv.url)
 	soon := args{"agent_timeout_s": 25 * slow, "limits": args{"call_s": 24 * slow, "attempts": 2}}
 	cases := []struct {
 		name string
 
-		// of the scripted model; empty: the address has no listener
+		// of the scripted model
 		turns string
 
 		// they override the default arguments
 		args args
 		want ending
 	}{
-		{"refuses connections", "", nil, never},
 		{"hangs at once", `[{faults: [{hang: true}]}]`, nil, lost("context deadline exceeded")},
 		{"hangs until time is up", `[{faults: [{hang: true}]}]`, soon, lost("model endpoint")},
 		{
@@ -106,14 +104,14 @@ func TestOutcomesOfFaultyEndpoints(t *testing.T) {
 		asked := args{
 			"instruction":     "work",
 			"endpoint":        "vllm",
-			"base_url":        faulty(t, c.turns),
+			"base_url":        startModel(t, "turns: "+c.turns).url,
 			"model":           "m",
 			"verify":          []string{"test -f done.txt", "false"},
 			"limits":          args{"call_s": 4 * slow, "attempts": 2},
 			"agent_timeout_s": 60 * slow,
 		}
 		// an agent that gets no part of a reply may be the one that starts faster
-		if c.turns == "" || strings.HasPrefix(c.turns, "[{faults:") {
+		if strings.HasPrefix(c.turns, "[{faults:") {
 			asked["agent"] = rollout.AgentReact
 		}
 
@@ -121,17 +119,35 @@ func TestOutcomesOfFaultyEndpoints(t *testing.T) {
 		ids[i] = start(t, srv.url, asked)
 	}
 
+	for i, c := range cases {
+		t.Run(c.name, func(t *testing.T) { c.want.check(t, finalize(t, srv.url, ids[i])) })
+	}
+}
+
+// An endpoint that refuses every connection ends a rollout within minutes. Until then its state says what it waits for.
+func TestEndpointThatHasNeverAnswered(t *testing.T) {
+	t.Parallel()
+	srv := startDev(t, devOptions{})
+	id := start(t, srv.url, args{
+		"instruction": "work",
+		"endpoint":    "vllm",
+		"base_url":    "http://" + lostconntest.Refusing(t) + "/v1",
+		"model":       "m",
+		"agent":       rollout.AgentReact,
+		"verify":      []string{"true"},
+		"limits":      args{"attempts": 2},
+	})
+
 	waitFor(
 		t,
 		srv.url,
-		ids[0],
+		id,
 		"says that it is refused",
 		func(s state) bool { return strings.Contains(s.Waiting, "connection refused") },
 	)
 
-	for i, c := range cases {
-		t.Run(c.name, func(t *testing.T) { c.want.check(t, finalize(t, srv.url, ids[i])) })
-	}
+	want := ending{outcome: rollout.InfraFailed, attempts: 1, says: "has never answered", kind: fault.UpstreamRefused}
+	want.check(t, finalize(t, srv.url, id))
 }
 
 // slowness returns how many times longer a rollout takes than on an idle machine with two cores. It is at least 1.
@@ -181,17 +197,6 @@ func (e ending) check(t *testing.T, got rollout.Result) {
 	}
 
 	require.InDelta(t, e.reward, *got.Reward, 0)
-}
-
-// faulty returns the URL of an endpoint that plays the turns, or of a port without a listener if turns is empty.
-func faulty(t *testing.T, turns string) string {
-	t.Helper()
-
-	if turns != "" {
-		return startModel(t, "turns: "+turns).url
-	}
-
-	return "http://" + lostconntest.Refusing(t) + "/v1"
 }
 
 // recoveringEndpoint returns the URL of an endpoint that does not answer its first call and answers all later calls.

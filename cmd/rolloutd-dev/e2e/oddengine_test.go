@@ -206,7 +206,8 @@ func startOddEngine(t *testing.T, odd oddReply) string {
 // A reply of an engine in another form than OpenAI's costs a policy nothing: OpenCode and ReACT run its
 // calls once each, the record has them as the agent got them, and the turns are trained on.
 func TestOddRepliesOfEngines(t *testing.T) {
-	srv := startDev(t, devOptions{env: []string{"ROLLOUTD_WORKER_CAPACITY=8"}})
+	t.Parallel()
+	srv := startDev(t, devOptions{env: []string{"ROLLOUTD_WORKER_CAPACITY=4"}})
 	agents := map[string]string{"opencode": "bash", "react": "terminal"}
 	ids := map[string]string{}
 
@@ -262,7 +263,8 @@ func requireOddReplyUnderstood(t *testing.T, r rollout.Result) {
 // Replies that say nothing end a rollout soon: as the endpoint's failure, without a reward, if nothing was
 // sampled, and as the policy's own if it sampled them.
 func TestRepliesThatSayNothing(t *testing.T) {
-	srv := startDev(t, devOptions{env: []string{"ROLLOUTD_WORKER_CAPACITY=8"}})
+	t.Parallel()
+	srv := startDev(t, devOptions{env: []string{"ROLLOUTD_WORKER_CAPACITY=4"}})
 	infra := func(r rollout.Result) {
 		require.Equal(t, rollout.InfraFailed, r.Outcome, deref(r.Error))
 		require.Contains(t, deref(r.Error), "the reply is empty")

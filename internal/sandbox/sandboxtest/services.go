@@ -2,6 +2,7 @@ package sandboxtest
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"testing"
@@ -62,7 +63,8 @@ func serviceNone(t *testing.T, h Harness) {
 	require.True(t, fault.Is(err, fault.Unavailable), "its own port: %v", err)
 }
 
-// Frozen processes are stopped, also those that have left their session, and go on later. No tool call starts another.
+// Frozen processes are stopped, also those that have left their session or resume each other, and go on later. No tool
+// call starts another.
 func serviceFrozen(t *testing.T, h Harness) {
 	p := h.place(t)
 	st := p.StartBash("runs", "echo here; while :; do read -t 0.05 <> <(:); done")
@@ -70,9 +72,12 @@ func serviceFrozen(t *testing.T, h Harness) {
 	p.Says("runs", "here\n")
 	p.Says("detached", "away\n")
 
+	resumes := p.StartBash("resumes", fmt.Sprintf("echo on; while kill -CONT %d; do :; done", st.PID))
+	p.Says("resumes", "on\n")
+
 	for range 2 {
 		require.NoError(t, p.Freeze(t.Context()))
-		require.Equal(t, "T\n", p.stateOf(st))
+		require.Equal(t, "T\nT\n", p.stateOf(resumes)+p.stateOf(st))
 	}
 
 	require.NoError(t, p.Thaw(t.Context()))

@@ -118,27 +118,35 @@ func (t *Table) KillAll() error {
 	return nil
 }
 
-// Freeze stops every process but this one, until Thaw. After it no tool call starts a process. Processes that cannot
-// be stopped, because they fork or resume each other faster, are a fault.Timeout.
+// Freeze stops every process but this one, until Thaw: when it returns, each thread has reached its stop. After it no
+// tool call starts a process. Processes that cannot be stopped, because they fork or resume each other faster, are a
+// fault.Timeout.
 func (t *Table) Freeze() error {
 	t.starting.Lock()
 	defer t.starting.Unlock()
 
 	t.closed = true
-	deadline, stopped := time.Now().Add(KillTime), map[int]bool{}
+	deadline, signalled := time.Now().Add(KillTime), map[int]bool{}
 
-	for {
+	for ; ; time.Sleep(time.Millisecond) {
 		pids, err := t.killable()
 		if err != nil {
 			return err
 		}
 
-		if stop(pids, stopped) == 0 {
+		// A signal alone is not a stop: a thread may be in the middle of a write, and another process may resume it.
+		pids = slices.DeleteFunc(pids, func(pid int) bool { return signalled[pid] && !anyThread(pid, procEntry.active) })
+		if len(pids) == 0 {
 			return nil
 		}
 
 		if time.Now().After(deadline) {
 			return fault.New(fault.Timeout, "%d processes could not be stopped within %s", len(pids), KillTime)
+		}
+
+		for _, pid := range pids {
+			_ = unix.Kill(pid, unix.SIGSTOP)
+			signalled[pid] = true
 		}
 	}
 }

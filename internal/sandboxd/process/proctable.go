@@ -18,12 +18,21 @@ type procEntry struct {
 
 	// its first thread is in interruptible sleep
 	asleep bool
+
+	// its first thread runs, or would as soon as a processor is free
+	runs bool
 }
 
 // fromOutside reports whether the process was started in the sandbox from outside, for instance by an exec
 // of a container engine: it carries a control connection. Its parent is outside of this process namespace.
 // A process of the sandbox cannot achieve that, since the first process inherits all orphans.
 func (e procEntry) fromOutside() bool { return e.pid != 1 && e.ppid == 0 }
+
+// active reports whether the first thread is not stopped and can be. One in uninterruptible sleep cannot: it may wait for
+// a child that is stopped before its exec.
+func (e procEntry) active() bool { return e.runs || e.asleep }
+
+func (e procEntry) alive() bool { return !e.dead }
 
 // procTable lists the visible processes. It skips one that ends meanwhile.
 func procTable() ([]procEntry, error) {
@@ -52,7 +61,7 @@ func procTable() ([]procEntry, error) {
 		}
 
 		if e, err := parseStat(pid, stat); err == nil {
-			e.dead = e.dead && !threadsLive(pid)
+			e.dead = e.dead && !anyThread(pid, procEntry.alive)
 			list = append(list, e)
 		}
 	}
@@ -88,12 +97,13 @@ func parseStat(pid int, stat []byte) (procEntry, error) {
 		session: session,
 		dead:    state == 'Z' || state == 'X',
 		asleep:  state == 'S',
+		runs:    state == 'R',
 	}, nil
 }
 
-// threadsLive reports whether a thread of the process lives: the process's own line shows only the first
-// thread, which may have exited before the others.
-func threadsLive(pid int) bool {
+// anyThread reports whether one of the process's threads has the state: the process's own line shows only the first
+// thread, which may have exited or stopped before the others.
+func anyThread(pid int, has func(procEntry) bool) bool {
 	// no thread is left: nothing matches
 	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
 
@@ -105,7 +115,7 @@ func threadsLive(pid int) bool {
 
 		thread, err := parseStat(pid, stat)
 
-		return err == nil && !thread.dead
+		return err == nil && has(thread)
 	})
 }
 
