@@ -231,6 +231,11 @@ func (p *run) step() {
 	step := p.status.Step
 	if p.status.BatchSize == 0 && step == 0 {
 		step = int(p.state.Counts.Rollouts / int64(p.batch()))
+
+		// the sink has not answered this run yet, or its trainer is away
+		if step > p.state.Step && !p.status.Ready && p.trustsTrainer() {
+			return
+		}
 	}
 
 	p.state.Step = max(p.state.Step, step)

@@ -156,6 +156,100 @@ func TestTotalStepsWithFilteredGroups(t *testing.T) {
 	require.Equal(t, 1, s.Counts.Filtered[producer.FilteredEqualScores])
 }
 
+// The number of delivered rollouts is not taken for the trainer's step while the trainer's own is not known: in a run that
+// continues another one, before the sink's first answer, and while the trainer restarts.
+func TestStepOfATrainerThatIsNotKnown(t *testing.T) {
+	t.Parallel()
+
+	const steps, groups = 20, 80
+
+	begin := func(unknown func(since time.Duration) (delivery.Status, error, bool)) (*testEnv, producer.Spec) {
+		w := newTestEnv(t)
+		begun := w.env.Now()
+		tr := &trainer{batch: 16, step: 5, takes: time.Minute}
+		tr.attach(w)
+
+		known := w.status
+		w.status = func() (delivery.Status, error) {
+			if s, err, ok := unknown(w.env.Now().Sub(begun)); ok {
+				return s, err
+			}
+
+			return known()
+		}
+
+		p := spec(5, 4, 8)
+		p.Epochs, p.Bounds.TotalSteps, p.Bounds.MaxBatchesOffpolicy = 0, steps, 2
+		before := p.Begin(begun)
+		before.Step, before.Cursor.Number = 5, 20
+		before.Counts = producer.Counts{Started: 20, Delivered: 20, Rollouts: 80}
+		p.From = &before
+
+		return w, p
+	}
+
+	for name, unknown := range map[string]func(since time.Duration) (delivery.Status, error, bool){
+		"no answer yet": func(since time.Duration) (delivery.Status, error, bool) {
+			return delivery.Status{}, errAway, since < time.Minute
+		},
+		"a restart": func(since time.Duration) (delivery.Status, error, bool) {
+			return delivery.Status{Waiting: "the trainer has not started"}, nil, since > 3*time.Minute && since < 5*time.Minute
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			w, p := begin(unknown)
+			p.From.Cursor.Number, p.From.Counts.Started = 21, 21
+			p.From.Running = []producer.RunningGroup{{ID: "p-20", Left: 4, ReportedAt: w.env.Now()}}
+			w.ended["p-20"] = rollout.GroupState{Members: []rollout.Member{
+				{Reward: new(1.0)}, {Reward: new(0.0)}, {Reward: new(1.0)}, {Reward: new(0.0)},
+			}}
+			w.env.RegisterDelayedCallback(func() {
+				w.env.SignalWorkflow(rollout.SignalReport, rollout.GroupReport{
+					GroupID: "p-20", Outcome: rollout.GroupComplete, Rewards: []float64{1, 0, 1, 0},
+				})
+			}, time.Second)
+
+			s := w.run(t, p)
+			require.Equal(t, producer.Completed, s.Outcome)
+			require.Equal(t, int64(groups), s.Counts.Delivered, "as many as all steps need")
+			require.LessOrEqual(t, s.Step, steps)
+		})
+	}
+}
+
+// A trainer that goes on from a checkpoint takes the steps since then again, and gets groups for them.
+func TestTrainerGoesOnFromACheckpoint(t *testing.T) {
+	t.Parallel()
+
+	const steps, lost = 6, 3
+
+	w := newTestEnv(t)
+	w.end = func(string) (rollout.Summary, time.Duration) { return done(float64(w.rand.IntN(2))), 5 * time.Minute }
+	tr := &trainer{batch: 8, takes: time.Second}
+	tr.attach(w)
+
+	known, seen, restarted := w.status, false, false
+	w.status = func() (delivery.Status, error) {
+		if seen && !restarted {
+			restarted = true
+			tr.step, tr.takes = tr.step-lost, time.Hour
+		}
+
+		s, err := known()
+		seen = s.Step >= steps-1
+
+		return s, err
+	}
+
+	p := spec(5, 4, 8)
+	p.Epochs, p.Bounds.TotalSteps, p.Bounds.MaxBatchesOffpolicy = 0, steps, 2
+	s := w.run(t, p)
+	require.True(t, restarted)
+	require.Equal(t, int64((steps+lost)*8/4), s.Counts.Delivered)
+}
+
 // A producer that starts when the trainer has taken all of its steps waits for the next one.
 func TestTrainerHasFinished(t *testing.T) {
 	t.Parallel()

@@ -163,10 +163,20 @@ func (p *run) totalSteps() int {
 	return p.status.TotalSteps
 }
 
-// enoughSteps reports whether the delivered and running groups suffice for all steps.
+// enoughSteps reports whether the delivered and running groups suffice for all steps. While the sink has no trainer,
+// nobody knows the size of a step.
 func (p *run) enoughSteps() bool {
 	total := p.totalSteps()
-	return total > 0 && p.covered(p.training()+len(p.state.Outbox)) >= int64(total)*int64(p.batch())
+
+	return total > 0 && p.covered(p.training()+len(p.state.Outbox)) >= int64(total)*int64(p.batch()) &&
+		(p.status.Ready || !p.trustsTrainer())
+}
+
+// trustsTrainer reports whether only the trainer's own step and batch size count where the sink has a trainer, also
+// while it is away or takes steps again. Runs of an earlier build counted delivered rollouts then. It is asked where
+// that makes a difference, since the first answer is an event of the history.
+func (p *run) trustsTrainer() bool {
+	return workflow.GetVersion(p.ctx, "trust-the-trainer", workflow.DefaultVersion, 1) > workflow.DefaultVersion
 }
 
 // trainerHasFinished reports whether the sink's trainer was at its end before this producer began. A producer that
@@ -187,7 +197,13 @@ func (p *run) covered(groups int) int64 {
 		return p.state.Counts.Rollouts + coming
 	}
 
-	return int64(p.state.Step)*int64(p.batch()) + int64(p.status.Queued-p.status.Training) + int64(
+	step := p.state.Step
+	// a trainer that goes on from a checkpoint takes the steps since then again
+	if now := p.status.Step; now < step && step < p.totalSteps() && p.trustsTrainer() {
+		step = now
+	}
+
+	return int64(step)*int64(p.batch()) + int64(p.status.Queued-p.status.Training) + int64(
 		p.since,
 	)*int64(p.spec.GroupSize) + coming
 }
