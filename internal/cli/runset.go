@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"sync"
 
@@ -308,7 +307,7 @@ func (r TaskResult) FlakyProblem(agent string, second TaskResult) string {
 func (r TaskResult) rewardRange() (least, most float64) {
 	steps := r.Task.Steps
 	if len(steps) == 0 {
-		return expectedRange(r.Task.RewardRange)
+		return rollout.Verifier{RewardRange: r.Task.RewardRange}.Expected()
 	}
 
 	if r.Task.RewardStrategy == string(rollout.RewardFinal) {
@@ -316,21 +315,12 @@ func (r TaskResult) rewardRange() (least, most float64) {
 	}
 
 	for _, s := range steps {
-		low, high := expectedRange(s.RewardRange)
+		low, high := rollout.Verifier{RewardRange: s.RewardRange}.Expected()
 		least += low / float64(len(steps))
 		most += high / float64(len(steps))
 	}
 
 	return least, most
-}
-
-// expectedRange returns the rewards of no work and of the solution. Where any number is one, they are 0 and 1.
-func expectedRange(given []float64) (least, most float64) {
-	if slices.Equal(given, taskset.AnyReward()) {
-		given = nil
-	}
-
-	return rollout.Verifier{RewardRange: given}.Range()
 }
 
 func textOf(s *string) string {

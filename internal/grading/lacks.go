@@ -72,7 +72,7 @@ func lackLines(output []byte) []string {
 // noteLacks notes what the verifier said about something missing, if the work has not earned the full reward. It is for
 // people, and changes no grade.
 func (r *Record) noteLacks(v rollout.Verifier) {
-	if _, most := v.Range(); r.Reward != nil && *r.Reward >= most {
+	if _, most := v.Expected(); r.Reward != nil && *r.Reward >= most {
 		return
 	}
 

@@ -58,9 +58,11 @@ func TestNoteLacks(t *testing.T) {
 		reward *float64
 		notes  int
 	}{{&full, 0}, {&half, 2}, {nil, 2}} {
-		r := Record{Reward: c.reward, Commands: commands, lacks: []string{"the tests wrote x"}}
-		r.noteLacks(rollout.Verifier{})
-		require.Len(t, r.Grading.Notes, c.notes)
-		require.Equal(t, c.reward, r.Reward)
+		for _, rewards := range [][]float64{nil, rollout.AnyReward()} {
+			r := Record{Reward: c.reward, Commands: commands, lacks: []string{"the tests wrote x"}}
+			r.noteLacks(rollout.Verifier{RewardRange: rewards})
+			require.Len(t, r.Grading.Notes, c.notes)
+			require.Equal(t, c.reward, r.Reward)
+		}
 	}
 }

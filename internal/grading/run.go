@@ -127,7 +127,7 @@ func (g *Grader) run(ctx context.Context, sb *sandbox.Sandbox, job Job, record *
 		return err
 	}
 
-	if least, _ := job.Verifier.Range(); *record.Reward == least && len(record.Commands) == 0 {
+	if least, _ := job.Verifier.Expected(); *record.Reward <= least && len(record.Commands) == 0 {
 		record.lacksRunner, err = mayLackRunner(ctx, sb, record)
 	}
 

@@ -122,6 +122,21 @@ func (v Verifier) Range() (least, most float64) {
 	return v.RewardRange[0], v.RewardRange[1]
 }
 
+// maxAnyReward bounds a reward that may be any number. A 32-bit float holds its square.
+const maxAnyReward = 1e18
+
+// AnyReward is the RewardRange of a verifier that may write any number, as Harbor's do.
+func AnyReward() []float64 { return []float64{-maxAnyReward, maxAnyReward} }
+
+// Expected is the reward of no work and that of a solution: the ends of the range, or 0 and 1 where any number is a reward.
+func (v Verifier) Expected() (least, most float64) {
+	if slices.Equal(v.RewardRange, AnyReward()) {
+		return 0, 1
+	}
+
+	return v.Range()
+}
+
 // MainReward returns the name of the rollout's reward among those in reward.json: RewardKey, or the first name of its list
 // with commas that is there. Without RewardKey it is "reward", or the only one. false: there is none.
 func (v Verifier) MainReward(all map[string]float64) (name string, ok bool) {

@@ -25,12 +25,6 @@ const (
 	maxHarborBytes = 64 << 20
 )
 
-// maxAnyReward bounds a reward that may be any number. A 32-bit float holds its square.
-const maxAnyReward = 1e18
-
-// AnyReward is the reward_range of Harbor's tasks, whose verifiers write any number.
-func AnyReward() []float64 { return []float64{-maxAnyReward, maxAnyReward} }
-
 // readHarbor reads a Harbor task: task.toml, instruction.md, environment/, tests/ and solution/, or the same for each
 // step below steps/.
 //
@@ -53,7 +47,7 @@ func readHarbor(folder fs.FS, source string) (Task, error) {
 	} else {
 		t.Instruction = withoutCanary(h.text("instruction.md"))
 		t.TestScript, t.TestFiles = h.tests(t.Uploads, h.verifierEnv, "tests")
-		t.RewardRange = AnyReward()
+		t.RewardRange = rollout.AnyReward()
 		t.Solution = h.solution("solution")
 	}
 

@@ -9,8 +9,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rolloutd/rolloutd/internal/taskset"
-
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
@@ -201,7 +199,7 @@ func TestHarborVerifierDefaults(t *testing.T) {
 
 		args := task.Arguments()
 		require.Equal(t, map[string]any{"verifier_s": seconds}, args["limits"])
-		require.Equal(t, taskset.AnyReward(), args["reward_range"])
+		require.Equal(t, rollout.AnyReward(), args["reward_range"])
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"path"
 	"regexp"
 	"strings"
+
+	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
 // harborStep are the fields of a step in a task.toml that have a meaning here. Its files are in steps/<name>:
@@ -84,7 +86,7 @@ func (h *harborReader) step(field, folder string, s harborStep) Step {
 		AgentTimeoutS: s.Agent.TimeoutSec,
 		VerifierS:     cmp.Or(s.Verifier.TimeoutSec, harborVerifierTimeout),
 		MinReward:     h.minReward(field+".min_reward", s.MinReward),
-		RewardRange:   AnyReward(),
+		RewardRange:   rollout.AnyReward(),
 	}
 	h.checkNetwork(field+".agent", s.Agent.harborNetwork)
 

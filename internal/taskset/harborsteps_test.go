@@ -73,7 +73,7 @@ func TestHarborSteps(t *testing.T) {
 	require.Equal(t, "export LEVEL='1'; \nshared", first.TestScript)
 	require.Equal(t, map[string]string{"check.py": "old"}, first.TestFiles)
 	require.Equal(t, 600.0, first.VerifierS, "Harbor's default")
-	require.Equal(t, taskset.AnyReward(), first.RewardRange)
+	require.Equal(t, rollout.AnyReward(), first.RewardRange)
 	require.Zero(t, first.AgentTimeoutS, "that of the task")
 
 	require.Equal(t, map[string]float64{"quality": 1, "speed": 0.25}, second.MinReward)
