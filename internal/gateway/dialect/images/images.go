@@ -132,13 +132,15 @@ func (w *walk) value(c *rawjson.Cursor, depth int) {
 func (w *walk) object(c *rawjson.Cursor, depth int) {
 	c.Peek()
 
-	own, before, image := part{place: place{from: c.At}, message: w.message}, len(w.found), false
+	own, before := part{place: place{from: c.At}, message: w.message}, len(w.found)
+	kind, located := "", false
+
 	for key := range c.Fields {
 		switch plain(key) {
 		case "type":
-			image = isImage(plain(c.Text())) || image
-		case "image_url": // vLLM reads a part without a type by its members
-			image = true
+			kind = plain(c.Text())
+		case "image_url":
+			located = c.Peek() != 'n'
 
 			own.readSource(c)
 		case "source":
@@ -150,7 +152,8 @@ func (w *walk) object(c *rawjson.Cursor, depth int) {
 		}
 	}
 
-	if image {
+	// vLLM reads a part without a type by its members. A part of text may have all members of a part, as null.
+	if isImage(kind) || kind == "" && located {
 		own.to = c.At
 		w.found = append(w.found[:before], own)
 	}

@@ -29,6 +29,11 @@ func TestImagesOfEachAPI(t *testing.T) {
 			`{"messages":[{"content":[{"type":"\u0069mage_url","x":1},{"image_url":"data:,x"}]}]}`,
 			`{"messages":[{"content":[{"type":"text","text":"no"},{"type":"text","text":"no"}]}]}`, 2,
 		},
+		"chat, text with the members of an image": {
+			reply.Chat,
+			`{"messages":[{"content":[{"type":"text","text":"a","image_url":null},{"image_url":{"url":"x"},"type":"text","text":"b"},{"text":"c","image_url":null}]}]}`,
+			`{"messages":[{"content":[{"type":"text","text":"a","image_url":null},{"image_url":{"url":"x"},"type":"text","text":"b"},{"text":"c","image_url":null}]}]}`, 0,
+		},
 		"responses": {
 			reply.Responses,
 			`{"input":[{"role":"user","content":[{"type":"input_image","image_url":"data:,x"}]},{"type":"function_call_output","output":[{"type":"input_image"}]}]}`,
