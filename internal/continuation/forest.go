@@ -13,13 +13,17 @@ import (
 )
 
 const (
-	// maxIDs bounds the ids of a forest. One with more is forgotten, and its conversations begin anew.
-	maxIDs = 2 << 20
+	// maxSize bounds the ids and messages of a forest, in bytes. One with more is forgotten, and its conversations begin
+	// anew. It fits two million ids.
+	maxSize = 16 << 20
 	// auditEvery is the number of turns of a conversation after which its prompt is audited again. Before, turns are
 	// audited whose number is a power of two.
 	auditEvery = 16
-	// maxRead and maxTemplates bound what is kept only to be faster.
-	maxRead, maxTemplates = 1 << 13, 1 << 6
+	// maxRead, in bytes, and maxTemplates bound what is kept only to be faster.
+	maxRead, maxTemplates = 2 << 20, 1 << 6
+
+	// of an id
+	idSize = 4
 )
 
 // Forest has the conversations of a rollout: of its agent, its subagents, and each branch of them. Nodes are added and
@@ -31,10 +35,15 @@ type Forest struct {
 
 	mu    sync.Mutex
 	roots []*node
-	ids   int
+
+	// of the ids and messages of the nodes, in bytes
+	size int
 
 	// messages that were read, by their bytes: each request repeats those before
 	read map[Digest]message
+
+	// of these, in bytes
+	readSize int
 
 	// by the digest of what else makes a prompt
 	templates map[Digest]*template
@@ -343,7 +352,7 @@ func (f *Forest) find(d Digest, messages []message) (best place) {
 }
 
 func same(a, b message) bool {
-	return a.role == b.role && a.textHash == b.textHash && a.reasoning == b.reasoning
+	return a.role == b.role && a.textHash == b.textHash && a.thoughtHash == b.thoughtHash
 }
 
 // Reply is what was sampled.
@@ -376,8 +385,9 @@ func (f *Forest) Add(p Plan, r Reply) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 
-	if f.ids += len(r.Prompt) + len(r.Sampled); f.ids > maxIDs {
-		f.roots, f.ids = nil, len(r.Prompt)+len(r.Sampled)
+	whole := idSize*(len(r.Prompt)+len(r.Sampled)) + sizeOf(p.messages) + reply.size()
+	if f.size += whole; f.size > maxSize {
+		f.roots, f.size = nil, whole
 	}
 
 	at := f.find(p.digest, p.messages)
@@ -387,7 +397,7 @@ func (f *Forest) Add(p Plan, r Reply) {
 
 	if at.node != nil {
 		if begin, ok := at.begins(r.Prompt); ok && len(r.Prompt) > begin {
-			f.ids -= begin
+			f.size -= idSize*begin + sizeOf(p.messages[:at.used])
 			n.parent, n.depth = at.node, at.depth+1
 			n.sent, n.more = slices.Clone(p.messages[at.used:]), slices.Clone(r.Prompt[begin:])
 			at.children = append(at.children, n)
@@ -415,8 +425,8 @@ func (f *Forest) readAll(messages []json.RawMessage) []message {
 				return nil
 			}
 
-			if f.read == nil || len(f.read) >= maxRead {
-				f.read = map[Digest]message{}
+			if f.readSize += m.size(); f.read == nil || f.readSize > maxRead {
+				f.read, f.readSize = map[Digest]message{}, m.size()
 			}
 
 			f.read[sum] = m

@@ -6,17 +6,21 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"strings"
+	"unsafe"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
 // message is a message of a chat completion as far as conversations are compared. Agents send replies back in their
-// own spelling: what a reply says must be equal, and not how its JSON is written.
+// own spelling: what a reply says must be equal, and not how its JSON is written. Texts are hashes, since a gateway has
+// the conversations of a thousand rollouts.
 type message struct {
-	role      string
-	textHash  [sha256.Size]byte
-	reasoning string
-	calls     []Call
+	role     string
+	textHash [sha256.Size]byte
+
+	// zero: there is none
+	thoughtHash [sha256.Size]byte
+	calls       []Call
 
 	// it has more than text
 	media bool
@@ -50,11 +54,15 @@ func readMessage(raw json.RawMessage) (message, error) {
 		return message{}, err
 	}
 
-	m := message{role: in.Role, media: media, reasoning: cmp.Or(in.ReasoningContent, in.Reasoning)}
+	m, thought := message{role: in.Role, media: media}, cmp.Or(in.ReasoningContent, in.Reasoning)
 
 	if m.role == "assistant" {
 		// agents trim replies
-		text, m.reasoning = strings.TrimSpace(text), strings.TrimSpace(m.reasoning)
+		text, thought = strings.TrimSpace(text), strings.TrimSpace(thought)
+	}
+
+	if thought != "" {
+		m.thoughtHash = sha256.Sum256([]byte(thought))
 	}
 
 	said := []string{in.Role, text, in.ToolCallID}
@@ -118,5 +126,26 @@ func canonical(arguments string) string {
 
 // repeats reports whether a message of a request is a reply. An agent may leave out the thought, and may not change it.
 func (m *message) repeats(reply *message) bool {
-	return m.role == reply.role && m.textHash == reply.textHash && (m.reasoning == "" || m.reasoning == reply.reasoning)
+	left := m.thoughtHash == [sha256.Size]byte{}
+
+	return m.role == reply.role && m.textHash == reply.textHash && (left || m.thoughtHash == reply.thoughtHash)
+}
+
+// size is the memory of the message in bytes.
+func (m *message) size() int {
+	size := int(unsafe.Sizeof(*m)) + len(m.role)
+	for _, c := range m.calls {
+		size += int(unsafe.Sizeof(c)) + len(c.ID) + len(c.Name)
+	}
+
+	return size
+}
+
+// sizeOf is the memory of messages in bytes.
+func sizeOf(messages []message) (size int) {
+	for i := range messages {
+		size += messages[i].size()
+	}
+
+	return size
 }
