@@ -101,10 +101,13 @@ func Translate(body []byte) (*chat.Call, error) {
 		return nil, err
 	}
 
+	// the decoded request is not kept during the call
+	model := in.Model
+
 	return &chat.Call{
 		Body:    raw,
 		Dropped: dropped,
-		Reply:   func(c chat.Completion) []byte { return reply(c, in.Model, custom) },
+		Reply:   func(c chat.Completion) []byte { return reply(c, model, custom) },
 	}, nil
 }
 
