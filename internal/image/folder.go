@@ -2,6 +2,7 @@ package image
 
 import (
 	"archive/tar"
+	"compress/gzip"
 	"context"
 	"errors"
 	"io"
@@ -21,8 +22,11 @@ import (
 // folderImage makes an image of one layer of the folder of a root file system. Other file systems mounted
 // in it (proc, dev) are left out.
 func folderImage(ctx context.Context, dir, arch string) (v1.Image, error) {
-	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return tarOf(ctx, dir), nil },
-		tarball.WithCompression("none"))
+	// The layer is unpacked as it is. Its compressed form only has a digest.
+	layer, err := tarball.LayerFromOpener(
+		func() (io.ReadCloser, error) { return tarOf(ctx, dir), nil },
+		tarball.WithCompressionLevel(gzip.NoCompression),
+	)
 	if err != nil {
 		return nil, fault.Wrap(fault.Invalid, err, "image: read folder %s", dir)
 	}
