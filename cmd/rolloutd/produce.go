@@ -131,7 +131,7 @@ func (f *produceFlags) register(cmd *cobra.Command) {
 	fl.StringVar(&f.run.keyEnv, "api-key-env", "", "variable of this environment that holds the model's API key")
 	fl.StringVar(&f.run.model, "model", "", "name of the model at the endpoint")
 	fl.StringVar(&f.run.agent, "agent", "", "agent by name, instead of the tasks'")
-	fl.StringVar(&f.run.grade, "grade", "", "verifier.grade instead of the tasks': fresh, live or shared; see rolloutd run")
+	f.run.grading.register(fl)
 	fl.StringVar(&f.run.sampling, "sampling", "", `parameters of every model call, as JSON: {"temperature":0.7}`)
 	fl.BoolVar(&f.detach, "detach", false, "print the producer's id and exit; the producer runs on the server")
 	fl.BoolVar(&f.js, "json", false, "print the last state as JSON on stdout")
@@ -276,11 +276,9 @@ func (f *produceFlags) readTask(
 	}
 
 	args = t.Arguments()
-	if f.run.grade != "" {
-		cli.Grade(args, f.run.grade)
-	}
+	taskset.Change(args, f.run.grading.changes())
 
-	err = checks.Unproved(t, taskset.GradeOf(args))
+	err = checks.Unproved(t, f.run.grading.changes())
 
 	var unproved *taskset.UnprovedError
 	if errors.As(err, &unproved) && !f.requireChecked {

@@ -21,6 +21,7 @@ func regradeCommand(s std) *cobra.Command {
 
 	var (
 		sel         selectFlags
+		grading     gradingFlags
 		group       string
 		apply, asJS bool
 	)
@@ -38,6 +39,7 @@ func regradeCommand(s std) *cobra.Command {
 	}
 	f.register(cmd)
 	sel.register(cmd)
+	grading.register(cmd.Flags())
 	cmd.Flags().StringVar(&group, "group", "", "only rollouts of this group id")
 	cmd.Flags().BoolVar(&apply, "apply", false, "make the new grades those of the rollouts")
 	cmd.Flags().IntVar(&concurrency, "concurrency", concurrency, "regrades at once; those that no host has room for wait")
@@ -62,6 +64,10 @@ func regradeCommand(s std) *cobra.Command {
 		var jobs []cli.RegradeJob
 		if err == nil {
 			jobs, err = regradeJobs(cmd.Context(), c, tasks, args[1:], group)
+		}
+
+		for i := range jobs {
+			jobs[i].Changes = grading.changes()
 		}
 
 		if err == nil {

@@ -26,8 +26,10 @@ var errTimeout = errors.New("--timeout ran out")
 // runFlags are the flags of run; show uses some of them.
 type runFlags struct {
 	endpoint, baseURL, keyEnv, model, agent, id string
-	purpose, sampling, translate, price, grade  string
+	purpose, sampling, translate, price         string
 	json, detach, noVerify                      bool
+
+	grading gradingFlags
 
 	// id of a rollout to start again; "": none
 	again string
@@ -137,12 +139,7 @@ func (f *runFlags) register(cmd *cobra.Command) {
 		"",
 		"agent by name, instead of the task's: opencode, oracle (runs the task's solution), nop (does nothing), …",
 	)
-	fl.StringVar(
-		&f.grade,
-		"grade",
-		"",
-		"verifier.grade instead of the task's: fresh ends all that the agent has left running; live lets services go on while the tests run; shared runs the tests in the agent's sandbox",
-	)
+	f.grading.register(fl)
 	fl.BoolVar(&f.noVerify, "no-verify", false, "leave the work ungraded, whatever verifier the task has")
 	fl.StringVar(
 		&f.id,
@@ -247,9 +244,7 @@ func (f *runFlags) apply(args map[string]any, s std) (map[string]any, error) {
 		args["no_verify"] = true
 	}
 
-	if f.grade != "" {
-		cli.Grade(args, f.grade)
-	}
+	taskset.Change(args, f.grading.changes())
 
 	if f.price != "" {
 		price, ok := config.PriceOf(f.price)

@@ -111,7 +111,7 @@ func TestTasksCheckKnowsEveryAgent(t *testing.T) {
 }
 
 // serveTrials starts a server whose rollouts end at once with the reward of the task and agent; with -live after
-// them, in live grading, and with -again, from the second rollout on. A reward of 2 stands for none.
+// them, in live grading, with -speed, by that reward, and with -again, from the second rollout on. A reward of 2 stands for none.
 func serveTrials(t *testing.T, rewards map[string]float64) string {
 	t.Helper()
 
@@ -140,8 +140,12 @@ func serveTrials(t *testing.T, rewards map[string]float64) string {
 			verifier, _ := req.Params.Arguments["verifier"].(map[string]any)
 
 			grade, _ := verifier["grade"].(string)
-			if _, ok := rewards[id+"-"+grade]; ok {
-				id += "-" + grade
+			key, _ := req.Params.Arguments["reward_key"].(string)
+
+			for _, by := range []string{grade, key} {
+				if _, ok := rewards[id+"-"+by]; ok {
+					id += "-" + by
+				}
 			}
 
 			_, before := started.LoadOrStore(id, true)
@@ -332,6 +336,34 @@ func checkGrading(t *testing.T, grade string) {
 	code, _, errText = rolloutd(t.Context(), env, append(produce, "--grade", grade)...)
 	require.Zero(t, code, errText)
 	require.Len(t, p.asked["POST /producers"]["tasks"], 1)
+}
+
+// A task that was proved by another of its rewards is not proved.
+func TestTasksCheckByARewardKey(t *testing.T) {
+	t.Parallel()
+
+	dir := taskFolder(t, map[string]string{"fast.yaml": "instruction: x\ntest_script: a\nsolution: [a]\n"})
+	url := serveTrials(t, map[string]float64{"fast-oracle-speed": 1, "fast-nop-speed": 0})
+	code, out, errText := rolloutd(
+		t.Context(), nil, "tasks", "check", dir, "--oracle", "--nop", "--server", url, "--reward-key", "speed",
+	)
+	require.Zero(t, code, out+errText)
+
+	p, env := serveProducers(t, "completed")
+	produce := []string{
+		"produce", "--tasks", dir, "--group-size", "4", "--sink", "s", "--endpoint", "scripted", "--require-checked",
+	}
+
+	code, _, errText = rolloutd(t.Context(), env, produce...)
+	require.Equal(t, 1, code)
+	require.Contains(t, errText, "has checked it with --reward-key \"speed\", not \"\"")
+
+	code, _, errText = rolloutd(t.Context(), env, append(produce, "--reward-key", "speed")...)
+	require.Zero(t, code, errText)
+
+	tasks, _ := p.asked["POST /producers"]["tasks"].([]any)
+	require.Len(t, tasks, 1)
+	require.Equal(t, "speed", tasks[0].(map[string]any)["reward_key"])
 }
 
 func TestRunASet(t *testing.T) {

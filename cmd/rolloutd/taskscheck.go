@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -27,7 +25,7 @@ type checkFlags struct {
 	settings    settings
 	sel         selectFlags
 	oracle, nop bool
-	grade       string
+	grading     gradingFlags
 	concurrency int
 }
 
@@ -62,19 +60,16 @@ func (f *checkFlags) register(cmd *cobra.Command) {
 	fl := cmd.Flags()
 	fl.BoolVar(&f.oracle, "oracle", false, "run the solution of each task: it must earn the full reward")
 	fl.BoolVar(&f.nop, "nop", false, "run each task with an agent that does nothing: it must not earn the full reward")
-	fl.StringVar(&f.grade, "grade", "", "verifier.grade instead of the tasks': fresh, live or shared; see rolloutd run")
+	f.grading.register(fl)
 	fl.IntVar(&f.concurrency, "concurrency", 4, "rollouts at once")
 }
 
 func (f *checkFlags) validate() error {
-	switch {
-	case f.concurrency < 1:
+	if f.concurrency < 1 {
 		return fmt.Errorf("--concurrency: must be at least 1, got %d", f.concurrency)
-	case f.grade != "" && !slices.Contains(rollout.Grades(), f.grade):
-		return fmt.Errorf("--grade: must be %s, got %q", strings.Join(rollout.Grades(), ", "), f.grade)
 	}
 
-	return nil
+	return f.grading.validate()
 }
 
 // check checks the tasks of a set, by a server too if a trial is asked for, and names those with a problem.
@@ -107,7 +102,7 @@ func (f *checkFlags) check(ctx context.Context, s std, c *client.Client, name st
 	broken += len(problems)
 
 	if f.oracle && f.nop {
-		if err := keepChecks(setPath(cfg, name), sound, f.grade, problems); err != nil {
+		if err := keepChecks(setPath(cfg, name), sound, f.grading, problems); err != nil {
 			fmt.Fprintln(s.err, "the checks are not kept beside the set:", err)
 		}
 	}
@@ -125,7 +120,7 @@ func (f *checkFlags) check(ctx context.Context, s std, c *client.Client, name st
 func (f *checkFlags) try(ctx context.Context, w io.Writer, c *client.Client, tasks []taskset.Task) ([]problem, error) {
 	var problems []problem
 
-	for _, trial := range trials(f.oracle, f.nop, f.grade) {
+	for _, trial := range trials(f.oracle, f.nop, f.grading) {
 		found, err := trial.run(ctx, c, tasks, f.concurrency)
 		if err != nil {
 			return nil, err
@@ -142,7 +137,7 @@ func (f *checkFlags) try(ctx context.Context, w io.Writer, c *client.Client, tas
 }
 
 // keepChecks writes what was found of the tasks, graded like that, beside their set.
-func keepChecks(path string, tasks []taskset.Task, grade string, problems []problem) error {
+func keepChecks(path string, tasks []taskset.Task, by gradingFlags, problems []problem) error {
 	first := map[string]string{}
 	for _, p := range problems {
 		first[p.task.Name] = cmp.Or(first[p.task.Name], p.why)
@@ -157,10 +152,11 @@ func keepChecks(path string, tasks []taskset.Task, grade string, problems []prob
 		}
 
 		checks[digest] = taskset.Check{
-			Name:    t.Name,
-			At:      time.Now().UTC(),
-			Grade:   cmp.Or(grade, taskset.GradeOf(t.Arguments())),
-			Problem: first[t.Name],
+			Name:      t.Name,
+			At:        time.Now().UTC(),
+			Grade:     cmp.Or(by.grade, taskset.GradeOf(t.Arguments())),
+			RewardKey: by.rewardKey,
+			Problem:   first[t.Name],
 		}
 	}
 
@@ -172,18 +168,17 @@ type trial struct {
 	agent string
 	judge func(cli.TaskResult) string
 
-	// verifier.grade; "": as each task says
-	grade string
+	grading gradingFlags
 }
 
-func trials(oracle, nop bool, grade string) []trial {
+func trials(oracle, nop bool, by gradingFlags) []trial {
 	var all []trial
 	if oracle {
-		all = append(all, trial{rollout.AgentOracle, cli.TaskResult.OracleProblem, grade})
+		all = append(all, trial{rollout.AgentOracle, cli.TaskResult.OracleProblem, by})
 	}
 
 	if nop {
-		all = append(all, trial{rollout.AgentNop, cli.TaskResult.NopProblem, grade})
+		all = append(all, trial{rollout.AgentNop, cli.TaskResult.NopProblem, by})
 	}
 
 	return all
@@ -215,7 +210,7 @@ func (t trial) run(
 			graded = append(graded, r.Task)
 		}
 
-		if t.agent == rollout.AgentOracle && t.judge(r) != "" && r.NeedsMore(t.grade) {
+		if t.agent == rollout.AgentOracle && t.judge(r) != "" && r.NeedsMore(t.grading.grade) {
 			unsolved = append(unsolved, r.Task)
 		}
 	}
@@ -266,7 +261,7 @@ func (t trial) findGrades(
 	found := map[taskKey]string{}
 
 	for _, grade := range []string{rollout.GradeLive, rollout.GradeShared} {
-		other := trial{agent: t.agent, grade: grade}
+		other := trial{agent: t.agent, grading: gradingFlags{grade, t.grading.rewardKey}}
 
 		results, err := cli.RunTasks(ctx, c, tasks, concurrency, other.arguments, func(cli.TaskResult) {})
 		if err != nil {
@@ -310,9 +305,7 @@ func (t trial) arguments(task taskset.Task) (map[string]any, error) {
 		return nil, errors.New("the task has no solution")
 	}
 
-	if t.grade != "" {
-		cli.Grade(args, t.grade)
-	}
+	taskset.Change(args, t.grading.changes())
 
 	return args, nil
 }

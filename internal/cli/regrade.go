@@ -20,6 +20,9 @@ import (
 type RegradeJob struct {
 	RolloutID string
 	Task      taskset.Task
+
+	// of the task's arguments; see taskset.Change
+	Changes map[string]any
 }
 
 // Regraded is how one rollout was graded again.
@@ -92,8 +95,11 @@ func regradeOne(ctx context.Context, c *client.Client, job RegradeJob, apply boo
 	}
 
 	if err == nil {
+		args := job.Task.Arguments()
+		taskset.Change(args, job.Changes)
+
 		r.Before = st.Reward
-		r.Regrade, err = c.Regrade(ctx, job.RolloutID, job.Task.Arguments(), apply)
+		r.Regrade, err = c.Regrade(ctx, job.RolloutID, args, apply)
 	}
 
 	if err == nil && r.Regrade.Error != "" {

@@ -190,11 +190,6 @@ func OnlyWith(grade string) string {
 		"run, tasks check and produce --grade %[1]s, rollout of a producer)\n        ", grade)
 }
 
-// Grade sets verifier.grade in the arguments of a rollout.
-func Grade(args map[string]any, grade string) {
-	taskset.Change(args, map[string]any{"verifier": map[string]any{"grade": grade}})
-}
-
 // NeedsMore says whether the verifier gave less than the full reward, in a fresh sandbox. grade is
 // verifier.grade instead of the task's; "": as the task says.
 func (r TaskResult) NeedsMore(grade string) bool {

@@ -29,6 +29,9 @@ type Check struct {
 	// Grade is how it was graded, one of rollout.Grades; "": an earlier version, as the task says.
 	Grade string `json:"grade,omitempty"`
 
+	// RewardKey is that of the check, in place of the task's; "": as the task says.
+	RewardKey string `json:"reward_key,omitempty"`
+
 	// why the task is not proved; "" if its solution earns the full reward, doing nothing does not, and both earn the
 	// same a second time
 	Problem string `json:"problem,omitempty"`
@@ -106,13 +109,18 @@ func GradeOf(args map[string]any) string {
 }
 
 // Unproved returns an UnprovedError if the task was not checked, or has changed since, or its check found a problem, or
-// its work was graded in another way than grade; see GradeOf.
-func (c Checks) Unproved(t Task, grade string) error {
+// its work was graded in another way than with these changes of its arguments; see Change.
+func (c Checks) Unproved(t Task, changes map[string]any) error {
 	digest, err := t.Digest()
 	if err != nil {
 		return err
 	}
 
+	args := t.Arguments()
+	Change(args, changes)
+
+	grade := GradeOf(args)
+	key, _ := changes["reward_key"].(string)
 	check, ok := c[digest]
 
 	var why string
@@ -124,6 +132,8 @@ func (c Checks) Unproved(t Task, grade string) error {
 		why = check.Problem
 	case cmp.Or(check.Grade, grade) != grade:
 		why = fmt.Sprintf("`rolloutd tasks check --oracle --nop` has checked it with --grade %s, not %s", check.Grade, grade)
+	case check.RewardKey != key:
+		why = fmt.Sprintf("`rolloutd tasks check --oracle --nop` has checked it with --reward-key %q, not %q", check.RewardKey, key)
 	default:
 		return nil
 	}

@@ -101,10 +101,12 @@ func TestStepsAreArguments(t *testing.T) {
 	require.NotContains(t, args, "upload_files")
 	require.NotContains(t, args, "test_script")
 
-	steps := args["steps"].([]map[string]any)
+	steps := args["steps"].([]any)
 	require.Len(t, steps, 3)
-	require.Equal(t, "second", steps[1]["name"])
-	require.Equal(t, map[string]float64{"quality": 1, "speed": 0.25}, steps[1]["min_reward"])
-	require.Equal(t, 60.0, steps[1]["agent_timeout_s"])
+
+	second := steps[1].(map[string]any)
+	require.Equal(t, "second", second["name"])
+	require.Equal(t, map[string]float64{"quality": 1, "speed": 0.25}, second["min_reward"])
+	require.Equal(t, 60.0, second["agent_timeout_s"])
 	require.NotContains(t, steps[2], "upload_files")
 }

@@ -1,6 +1,7 @@
 package taskset_test
 
 import (
+	"encoding/json"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -159,4 +160,33 @@ func TestChange(t *testing.T) {
 	require.Equal(t, map[string]any{
 		"instruction": "b", "verifier": map[string]any{"image": "grader:1", "grade": "live"},
 	}, args)
+}
+
+// reward_key names the reward of each test script. Where there is none it stays, for a server to refuse it.
+func TestChangeOfTheRewardKey(t *testing.T) {
+	t.Parallel()
+
+	for name, c := range map[string]struct{ task, want string }{
+		"script": {
+			`{"test_script": "a", "reward_key": "old"}`,
+			`{"test_script": "a", "reward_key": "new"}`,
+		},
+		"steps": {
+			`{"steps": [{"test_script": "a"}, {"verify": ["b"]}]}`,
+			`{"steps": [{"test_script": "a", "reward_key": "new"}, {"verify": ["b"]}]}`,
+		},
+		"commands": {`{"verify": ["b"]}`, `{"verify": ["b"], "reward_key": "new"}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			var args map[string]any
+			require.NoError(t, json.Unmarshal([]byte(c.task), &args))
+			taskset.Change(args, map[string]any{"reward_key": "new"})
+
+			got, err := json.Marshal(args)
+			require.NoError(t, err)
+			require.JSONEq(t, c.want, string(got))
+		})
+	}
 }

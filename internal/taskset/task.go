@@ -194,7 +194,7 @@ func (t Task) Arguments() map[string]any {
 	objects(args, "verifier", t.Verifier)
 	set(args, "reward_strategy", t.RewardStrategy)
 
-	steps := make([]map[string]any, len(t.Steps))
+	steps := make([]any, len(t.Steps))
 	for n, s := range t.Steps {
 		steps[n] = s.arguments()
 	}
@@ -205,7 +205,7 @@ func (t Task) Arguments() map[string]any {
 }
 
 // Change sets arguments of a rollout in place of a task's own. Of verifier it sets single fields, so that another way
-// to grade leaves the image of the task's verifier.
+// to grade leaves the image of the task's verifier. reward_key is that of each test script, of the task or of its steps.
 func Change(args, changes map[string]any) {
 	own, _ := args["verifier"].(map[string]any)
 	maps.Copy(args, changes)
@@ -214,6 +214,23 @@ func Change(args, changes map[string]any) {
 		verifier := maps.Clone(own)
 		maps.Copy(verifier, changed)
 		args["verifier"] = verifier
+	}
+
+	if key, ok := changes["reward_key"]; ok {
+		changeRewardKey(args, key)
+	}
+}
+
+func changeRewardKey(args map[string]any, key any) {
+	steps, _ := args["steps"].([]any)
+	for _, s := range steps {
+		if step, ok := s.(map[string]any); ok && step["test_script"] != nil {
+			step["reward_key"] = key
+		}
+	}
+
+	if len(steps) > 0 && args["test_script"] == nil {
+		delete(args, "reward_key")
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 )
 
 // harborHabits is a Harbor task with what authors take for granted: the solution finds files beside it by its own path, the
-// tests replace what the image has in /logs and /tests, and another program than test.sh writes the reward. The work is
+// tests replace what the image has in /logs and /tests, and another program than test.sh writes the rewards. The work is
 // also in a second place.
 func harborHabits(second string) map[string]string {
 	return map[string]string{
@@ -38,7 +38,7 @@ cd "$(dirname "$0")" && ./write.sh
 reward=0.0
 read -r want < want; read -r answer < /app/answer; read -r copy < ` + second + `
 [ "$answer$copy" = "$want$want" ] && reward=1.0
-echo "{\"reward\": $reward}" > /logs/verifier/reward.json
+echo "{\"accuracy\": $reward, \"speedup\": 4.7}" > /logs/verifier/reward.json
 `,
 	}
 }
@@ -67,7 +67,7 @@ func TestHarborHabits(t *testing.T) {
 
 			out, _ := exec.CommandContext(
 				t.Context(), filepath.Join(bin, "rolloutd"), "tasks", "check", dir, "--oracle", "--nop",
-				"--server", srv.url, "--data", srv.data,
+				"--reward-key", "accuracy", "--server", srv.url, "--data", srv.data,
 			).CombinedOutput()
 			require.Contains(t, string(out), want)
 		})

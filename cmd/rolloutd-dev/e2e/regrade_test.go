@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -150,6 +151,32 @@ func TestRegrade(t *testing.T) {
 	again := regrade(t, srv.url, "g-0", args{"task": task, "regrade_id": "mine"})
 	require.Equal(t, applied, again, "the same id is the same regrade")
 	refusedRegrades(t, srv, mended)
+	regradeByKey(t, srv)
+}
+
+// regradeByKey grades a rollout by one of several rewards, which its task does not name.
+func regradeByKey(t *testing.T, srv *dev) {
+	t.Helper()
+
+	file := filepath.Join(t.TempDir(), "task.yaml")
+	require.NoError(t, os.WriteFile(file, []byte(`
+instruction: say hello
+test_script: echo '{"accuracy":0.25,"speed":3}' > $VERIFIER_DIR/reward.json
+reward_range: [0, 5]
+`), 0o600))
+
+	regrade := []string{"regrade", file, "g-1", "--server", srv.url, "--data", srv.data}
+	out, err := exec.CommandContext(t.Context(), filepath.Join(bin, "rolloutd"), regrade...).CombinedOutput()
+	require.Error(t, err)
+	require.Contains(t, string(out), "name one by reward_key")
+
+	regrade = append(regrade, "--reward-key", "precision,speed")
+	out, err = exec.CommandContext(t.Context(), filepath.Join(bin, "rolloutd"), regrade...).CombinedOutput()
+	require.NoError(t, err, string(out))
+
+	all := decode[rollout.Regrades](t, get(t, srv.url+"/rollouts/g-1/regrades")).Regrades
+	require.NotEmpty(t, all)
+	require.Equal(t, 3.0, *all[len(all)-1].Reward)
 }
 
 // refusedRegrades asks for what cannot be graded again: each answer says why.

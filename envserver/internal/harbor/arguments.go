@@ -87,28 +87,11 @@ func (e *Env) plan(a runArgs) (plan, error) {
 	}
 
 	args, err := decoded(p.args)
-	p.args = args
-	setRewardKey(args, a.RewardKey)
+	if p.args = args; a.RewardKey != "" {
+		taskset.Change(args, map[string]any{"reward_key": a.RewardKey})
+	}
 
 	return p, err
-}
-
-// setRewardKey names the reward by which each verifier's script, of the task or of its steps, grades.
-func setRewardKey(task map[string]any, key string) {
-	if key == "" {
-		return
-	}
-
-	if task["test_script"] != nil {
-		task["reward_key"] = key
-	}
-
-	steps, _ := task["steps"].([]any)
-	for _, s := range steps {
-		if step, ok := s.(map[string]any); ok {
-			setRewardKey(step, key)
-		}
-	}
 }
 
 func (p *plan) addFinding(format string, args ...any) {

@@ -165,7 +165,7 @@ func (m *Starter) tasks(src taskSource) iter.Seq2[string, error] {
 
 			if err == nil {
 				taskset.Change(args, src.rollout)
-				err = checks.Unproved(task, taskset.GradeOf(args))
+				err = checks.Unproved(task, src.rollout)
 			}
 
 			if !yield(string(text), err) {

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
+
+// gradingFlags say how tasks are graded, in place of what each says.
+type gradingFlags struct {
+	// verifier.grade; "": as each task says
+	grade string
+
+	// reward_key; "": as each task says
+	rewardKey string
+}
+
+func (f *gradingFlags) register(fl *pflag.FlagSet) {
+	fl.StringVar(
+		&f.grade,
+		"grade",
+		"",
+		"verifier.grade instead of the task's: fresh ends all that the agent has left running; live lets services go on while the tests run; shared runs the tests in the agent's sandbox",
+	)
+	fl.StringVar(
+		&f.rewardKey,
+		"reward-key",
+		"",
+		"reward_key instead of the task's: which reward of reward.json counts, or several separated by commas: the first that is there",
+	)
+}
+
+func (f *gradingFlags) validate() error {
+	if f.grade != "" && !slices.Contains(rollout.Grades(), f.grade) {
+		return fmt.Errorf("--grade: must be %s, got %q", strings.Join(rollout.Grades(), ", "), f.grade)
+	}
+
+	return nil
+}
+
+// changes are those of a task's arguments; see taskset.Change.
+func (f *gradingFlags) changes() map[string]any {
+	changes := map[string]any{}
+
+	if f.grade != "" {
+		changes["verifier"] = map[string]any{"grade": f.grade}
+	}
+
+	if f.rewardKey != "" {
+		changes["reward_key"] = f.rewardKey
+	}
+
+	return changes
+}
