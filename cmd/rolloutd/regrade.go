@@ -107,7 +107,7 @@ func regrade(ctx context.Context, s std, c *client.Client, jobs []cli.RegradeJob
 	}
 
 	for _, r := range all {
-		if r.Err != nil {
+		if !r.Graded() {
 			return exitError(cli.ExitError)
 		}
 	}

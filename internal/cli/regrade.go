@@ -37,6 +37,9 @@ type Regraded struct {
 	Err error
 }
 
+// Graded says whether there is a new reward.
+func (r Regraded) Graded() bool { return r.Err == nil && r.Regrade.Reward != nil }
+
 // WriteJSON writes the grade, or the error in its place, as a line of JSON.
 func (r Regraded) WriteJSON(w io.Writer) error {
 	if r.Err != nil {
@@ -141,7 +144,7 @@ func RegradeTable(w io.Writer, all []Regraded, apply bool) {
 
 	for _, r := range all {
 		switch {
-		case r.Err != nil || r.Regrade.Reward == nil:
+		case !r.Graded():
 			failed++
 		case r.Before == nil || *r.Before != *r.Regrade.Reward:
 			changed++
