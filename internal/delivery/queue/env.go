@@ -3,6 +3,7 @@ package queue
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -107,10 +108,13 @@ type Registered struct {
 	Dir   string
 }
 
-// finished reports whether the trainer has taken and acknowledged all of its steps.
+// finished reports whether the trainer has taken and acknowledged all of its steps. One that acknowledges a batch by its
+// next call makes none after the last batch; one of several may still work on its own.
 func (q *Queue) finished() bool {
 	steps := q.st.Registration.NumSteps
-	return steps > 0 && q.st.Step >= steps && len(q.st.Batches) == 0
+
+	return steps > 0 && q.st.Step >= steps &&
+		!slices.ContainsFunc(q.st.Batches, func(b batch) bool { return !b.Served || b.Client != "" })
 }
 
 // RegisterEnv adds an environment. false: the trainer has not asked for a batch yet, and the environment

@@ -175,6 +175,28 @@ func TestRegisterAfterTheLastStep(t *testing.T) {
 	require.Equal(t, []int{3}, marks(c.ok("GET", "/batch?ack=explicit", "")), "what is queued stays")
 }
 
+// A trainer that acknowledges a batch by its next call makes none after its last step.
+func TestRegisterAfterTheLastStepOfAPlainTrainer(t *testing.T) {
+	t.Parallel()
+	c := client{t, serve(t)}
+	register := func() {
+		c.ok("POST", "/register", strings.Replace(fmt.Sprintf(registration, 2), `"num_steps":100`, `"num_steps":5`, 1))
+	}
+	step := func() any { return c.ok("GET", "/status", "")["current_step"] }
+
+	register()
+
+	for mark := 1; mark <= 2; mark++ {
+		c.ok("POST", "/scored_data", groupOf(2, mark, ""))
+		require.Equal(t, []int{mark}, marks(c.ok("GET", "/batch", "")))
+	}
+
+	require.InDelta(t, 5, step(), 0)
+	register()
+	require.InDelta(t, 3, step(), 0, "the starting step")
+	require.Equal(t, []int{2}, marks(c.ok("GET", "/batch", "")), "whether the last step was completed is not known")
+}
+
 // The next request of a named client acknowledges only that client's own batch.
 func TestSeveralPlainClients(t *testing.T) {
 	t.Parallel()
