@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"sync"
+	"time"
 
 	"github.com/rolloutd/rolloutd/internal/delivery"
 	"github.com/rolloutd/rolloutd/internal/fault"
@@ -320,16 +321,24 @@ func (s *Atropos) Deliver(ctx context.Context, g delivery.Group) error {
 		}
 	}
 
-	if err := s.notes.Save(ctx, g.Key, sent{Before: now}); err != nil {
+	// Producers cancel deliveries when they continue as new, and workers when they stop. A send whose answer is then lost
+	// may be doubled.
+	sending, cancel := context.WithTimeout(context.WithoutCancel(ctx), sendTimeout)
+	defer cancel()
+
+	if err := s.notes.Save(sending, g.Key, sent{Before: now}); err != nil {
 		return err
 	}
 
-	if err := s.send(ctx, g); err != nil {
+	if err := s.send(sending, g); err != nil {
 		return err
 	}
 
-	return s.notes.Save(ctx, g.Key, sent{Done: true})
+	return s.notes.Save(sending, g.Key, sent{Done: true})
 }
+
+// sendTimeout bounds a send and its notes.
+const sendTimeout = callTimeout + time.Minute
 
 func (s *Atropos) counter(ctx context.Context) (c counter, err error) {
 	err = s.c.do(ctx, request{method: http.MethodGet, path: "/status"}, &c)

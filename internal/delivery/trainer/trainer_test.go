@@ -366,6 +366,38 @@ func TestUncertainDeliveryToAtropos(t *testing.T) {
 	require.ElementsMatch(t, []float64{1, 1, 2}, scores(t, server.URL))
 }
 
+// A delivery that is canceled while a group is sent ends after the answer: without it nobody could say whether the group
+// arrived.
+func TestCanceledDeliveryToAtropos(t *testing.T) {
+	t.Parallel()
+	at := ownServer(t)
+	begin(t, at)
+
+	u, err := url.Parse(at)
+	require.NoError(t, err)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	proxy := httputil.NewSingleHostReverseProxy(u)
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/scored_data" {
+			cancel()
+		}
+
+		// the request does not end with its client
+		proxy.ServeHTTP(w, r.WithContext(t.Context()))
+	}))
+	t.Cleanup(srv.Close)
+
+	notes := newNotes()
+	require.NoError(t, atropos(srv.URL, notes, discard()).Deliver(ctx, sinktest.Group(1)))
+	require.Error(t, ctx.Err())
+
+	sink := atropos(srv.URL, notes, discard())
+	require.NoError(t, sink.Deliver(t.Context(), sinktest.Group(2)))
+	require.NoError(t, sink.Deliver(t.Context(), sinktest.Group(1)), "the caller did not learn that it ended")
+	require.Equal(t, []float64{1, 2}, scores(t, at))
+}
+
 // An unexpected reply of a trainer is reported. The send is repeated unless the trainer refuses the group itself.
 func TestUnexpectedReplies(t *testing.T) {
 	t.Parallel()
