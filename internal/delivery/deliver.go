@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -38,7 +39,7 @@ type Deliverer struct {
 // maxReason bounds a stored error, in bytes.
 const maxReason = 2000
 
-// Status returns a sink's status. An unknown name is a fault.Invalid.
+// Status returns a sink's status. An unknown name is a fault.Unavailable, since another worker may have the sink.
 func (d *Deliverer) Status(ctx context.Context, sink string) (Status, error) {
 	s, err := d.sink(sink)
 	if err != nil {
@@ -49,7 +50,7 @@ func (d *Deliverer) Status(ctx context.Context, sink string) (Status, error) {
 }
 
 // Close tells a sink's trainer that no more groups come for now; for most sinks it is a no-op. An unknown
-// name is a fault.Invalid.
+// name is a fault.Unavailable.
 func (d *Deliverer) Close(ctx context.Context, sink string) error {
 	s, err := d.sink(sink)
 	if err != nil {
@@ -68,8 +69,7 @@ func (d *Deliverer) Close(ctx context.Context, sink string) error {
 }
 
 // Deliver delivers a finished group to a sink and returns the final record. After an error the delivery is
-// pending and the call must be repeated, unless the error is a fault.Invalid (no such sink) or a
-// fault.NotFound (no such group).
+// pending and the call must be repeated, on any worker, unless the error is a fault.NotFound (no such group).
 func (d *Deliverer) Deliver(ctx context.Context, spec rollout.DeliverySpec) (rollout.Delivery, error) {
 	s, err := d.sink(spec.Sink)
 	if err != nil {
@@ -237,11 +237,11 @@ func (d *Deliverer) record(
 func (d *Deliverer) sink(name string) (Named, error) {
 	s, ok := d.Sinks[name]
 	if !ok {
-		return s, fault.Field(
-			"sink",
-			"no sink %q is configured: must be one of %s",
+		return s, fault.New(
+			fault.Unavailable,
+			"no sink %q is configured on this worker, which has %s",
 			name,
-			strings.Join(slices.Sorted(maps.Keys(d.Sinks)), ", "),
+			cmp.Or(strings.Join(slices.Sorted(maps.Keys(d.Sinks)), ", "), "none"),
 		)
 	}
 

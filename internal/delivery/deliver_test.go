@@ -241,8 +241,8 @@ func TestGroupsThatAreNotTaken(t *testing.T) {
 	require.Equal(t, rollout.DeliveryDelivered, d.State)
 
 	_, err = r.Deliver(t.Context(), rollout.DeliverySpec{GroupID: "g", Sink: "x"})
-	require.True(t, fault.Is(err, fault.Invalid))
-	require.ErrorContains(t, err, `no sink "x" is configured: must be one of s`)
+	require.True(t, fault.Is(err, fault.Unavailable), "another worker may have it")
+	require.ErrorContains(t, err, `no sink "x" is configured on this worker, which has s`)
 	_, err = r.Deliver(t.Context(), rollout.DeliverySpec{GroupID: "none", Sink: "s"})
 	require.True(t, fault.Is(err, fault.NotFound))
 }

@@ -107,7 +107,8 @@ func (p *run) deliverOne(ctx workflow.Context, f producer.Finished) {
 	p.changed = true
 }
 
-// undeliverable reports whether no retry can deliver the group, because the group or the sink does not exist.
+// undeliverable reports whether no retry can deliver the group, because it does not exist. Workers of an earlier build
+// answer Invalid for a sink that they do not have.
 func undeliverable(err error) bool {
 	kind := fault.KindOf(failure.FromTemporal(err))
 	return kind == fault.NotFound || kind == fault.Invalid
