@@ -359,6 +359,43 @@ func TestRoomOfTheSink(t *testing.T) {
 	require.LessOrEqual(t, most, 0)
 }
 
+// A sink of any room that takes no groups stops further ones, since all that wait are in the state.
+func TestUndeliveredGroupsAreBounded(t *testing.T) {
+	t.Parallel()
+
+	const waiting = 1000
+
+	w := newTestEnv(t)
+	begun := w.env.Now()
+	deliver := w.delivery
+	w.delivery = func(d rollout.DeliverySpec) (rollout.Delivery, error) {
+		if w.env.Now().Sub(begun) < time.Hour {
+			return rollout.Delivery{}, errAway
+		}
+
+		return deliver(d)
+	}
+
+	p := spec(waiting+2, 2, 4)
+	before := p.Begin(begun)
+	before.Cursor.Number, before.Counts.Started = waiting, waiting
+
+	for n := range int64(waiting) {
+		id := producer.GroupID(p.ID, producer.Cursor{Number: n})
+		before.Outbox = append(before.Outbox, producer.Finished{GroupID: id, Rollouts: 2})
+	}
+
+	p.From = &before
+
+	var full producer.State
+
+	w.env.RegisterDelayedCallback(func() { full = w.query(t) }, 59*time.Minute)
+	s := w.run(t, p)
+	require.Equal(t, int64(waiting), full.Counts.Started)
+	require.Equal(t, "1000 finished groups are not delivered yet", full.Waiting)
+	require.Equal(t, int64(waiting+2), s.Counts.Delivered)
+}
+
 // A delivery that Temporal does not retry is repeated after a pause, and other groups do not wait for it.
 // The delivery of a group that does not exist is not repeated.
 func TestDeliveryThatTemporalDoesNotRetry(t *testing.T) {

@@ -77,6 +77,8 @@ func (p *run) noRoom() string {
 	switch room, bounded := p.offpolicyRoom(); {
 	case !p.status.Ready:
 		why = cmp.Or(p.status.Waiting, "the trainer has not started")
+	case len(p.state.Outbox) >= maxOutbox && p.boundsOutbox():
+		why = fmt.Sprintf("%d finished groups are not delivered yet", len(p.state.Outbox))
 	case p.status.Room != delivery.Unbounded && ahead >= p.status.Room-p.since:
 		why = fmt.Sprintf("the sink takes %d groups, and %d are on their way", max(p.status.Room-p.since, 0), ahead)
 		why += waitingText(p.status.Waiting)
@@ -99,6 +101,15 @@ func (p *run) noRoom() string {
 	}
 
 	return why
+}
+
+// maxOutbox is the number of undelivered groups with which no further one starts. A sink of any room may take none for
+// days, and the state must fit into the input of the next run.
+const maxOutbox = 1000
+
+// boundsOutbox reports whether maxOutbox holds. It did not in runs of an earlier build.
+func (p *run) boundsOutbox() bool {
+	return workflow.GetVersion(p.ctx, "bound-the-outbox", workflow.DefaultVersion, 1) > workflow.DefaultVersion
 }
 
 // offpolicyRoom is how many groups may run or wait at the producer within the off-policy depth; false: no limit.
