@@ -250,7 +250,13 @@ func (p Pruner) keeps(ctx context.Context, r *Rollout, groups *groups) (Reason, 
 		return "", nil
 	}
 
-	return groups.keeps(ctx, r.groupID)
+	reason, err := groups.keeps(ctx, r.groupID)
+	// none runs for so long: it has lost its workflow, as in keepsLost
+	if reason == GroupRuns && len(p.Policy.Outcomes) == 0 && p.Now.Sub(r.At) >= MinTaskAge {
+		reason = ""
+	}
+
+	return reason, err
 }
 
 // keepsLost is keeps for a rollout without a result. None runs for MinTaskAge without a write; it then has lost its

@@ -117,8 +117,13 @@ func (r *records) groupIsNeeded(ctx context.Context, b store.Blob) (bool, error)
 	return needed, nil
 }
 
-// deliveryIsNeeded keeps deliveries that have not ended, and those of groups that are kept.
+// deliveryIsNeeded keeps deliveries that have not ended, and those of groups that are kept. Notes of sinks about a group
+// go with its deliveries.
 func (r *records) deliveryIsNeeded(ctx context.Context, b store.Blob) (bool, error) {
+	if strings.HasPrefix(b.Key, "deliveries/notes/") {
+		return r.noteIsNeeded(b), nil
+	}
+
 	if !r.isOld(b) || !strings.HasPrefix(b.Key, "deliveries/ended/") {
 		return true, nil
 	}
@@ -130,6 +135,14 @@ func (r *records) deliveryIsNeeded(ctx context.Context, b store.Blob) (bool, err
 	}
 
 	return r.keptGroups[d.GroupID], nil
+}
+
+// noteIsNeeded keeps notes that are not about a group, such as a registration.
+func (r *records) noteIsNeeded(b store.Blob) bool {
+	key := strings.TrimSuffix(path.Base(b.Key), ".json")
+	at := strings.LastIndexByte(key, '-')
+
+	return !r.isOld(b) || at < 0 || r.groups.open[key] || r.keptGroups[key[:at]]
 }
 
 func (r *records) producerIsNeeded(_ context.Context, b store.Blob) (bool, error) {

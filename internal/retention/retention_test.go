@@ -199,6 +199,24 @@ func TestRolloutsWithoutAResultGo(t *testing.T) {
 	require.DirExists(t, filepath.Join(d.dir, "rollouts", "running"))
 }
 
+// A group without a state has lost its workflow if nothing of a rollout was written for longer than any group runs.
+func TestRolloutsOfALostGroupGo(t *testing.T) {
+	t.Parallel()
+
+	d := newDeployment(t)
+	d.add(t, "running-0", "running", rollout.Completed, 119*day)
+	d.add(t, "lost-0", "lost", rollout.Completed, 121*day)
+
+	plan, err := d.pruner(retention.Policy{OlderThan: day, Outcomes: rollout.Outcomes()}).Plan(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, ids(plan))
+
+	plan, err = d.pruner(retention.Policy{OlderThan: day}).Plan(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []string{"lost-0"}, ids(plan))
+	require.Equal(t, map[retention.Reason]int{retention.GroupRuns: 1}, plan.Kept)
+}
+
 func TestPolicyRefuses(t *testing.T) {
 	t.Parallel()
 
@@ -455,13 +473,16 @@ func TestRecords(t *testing.T) {
 			state = rollout.DeliveryPending
 		}
 
-		d.deliver(t, d.group(t, group), state)
+		g := d.group(t, group)
+		d.deliver(t, g, state)
+		require.NoError(t, d.PutJSON(t.Context(), store.NoteKey("sink", g.Key()), true))
 
 		id, _, _ := strings.Cut(group, "-")
 		require.NoError(t, d.PutJSON(t.Context(), store.ProducerKey(id), producer.State{}))
 	}
 
 	require.NoError(t, retention.Pin(t.Context(), d.Store, "pinned-1", true))
+	require.NoError(t, d.PutJSON(t.Context(), store.NoteKey("sink", "registration"), true))
 	require.NoError(t, d.PutHost(t.Context(), store.HostRecord{ID: "away"}))
 	d.put(t, rollout.TaskFilesKey("month"), []byte("x"))
 	d.put(t, rollout.TaskFilesKey("year"), []byte("x"))
@@ -486,7 +507,7 @@ func TestRecords(t *testing.T) {
 	require.Empty(t, of(retention.Policy{OlderThan: 30 * day, MaxBytes: 1 << 30}).Records)
 
 	plan := of(retention.Policy{OlderThan: 30 * day})
-	require.Equal(t, map[string]int{"groups": 1, "deliveries": 1, "producers": 1, "hosts": 1, "tasks": 1, "tasksets": 1}, plan.RecordsByKind())
+	require.Equal(t, map[string]int{"groups": 1, "deliveries": 2, "producers": 1, "hosts": 1, "tasks": 1, "tasksets": 1}, plan.RecordsByKind())
 
 	// used since the plan
 	require.NoError(t, d.Renew(t.Context(), rollout.SetKey("year")))
@@ -497,7 +518,9 @@ func TestRecords(t *testing.T) {
 
 	for key, want := range map[string]bool{
 		store.GroupKey("gone-1"): false, store.GroupKey("living-1"): true, store.GroupKey("pinned-1"): true, store.GroupKey("open-1"): true,
-		store.ProducerKey("gone"): false, store.ProducerKey("living"): true, store.ProducerKey("pinned"): true,
+		store.NoteKey("sink", rollout.GroupState{ID: "gone-1"}.Key()): false, store.NoteKey("sink", "registration"): true,
+		store.NoteKey("sink", rollout.GroupState{ID: "open-1"}.Key()): true,
+		store.ProducerKey("gone"):                                     false, store.ProducerKey("living"): true, store.ProducerKey("pinned"): true,
 		store.ProducerKey("open"): true, "hosts/away.json": false, "hosts/here.json": true,
 		rollout.TaskFilesKey("month"): true, rollout.TaskFilesKey("year"): false, rollout.SetKey("year"): true,
 	} {
