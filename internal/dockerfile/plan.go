@@ -559,6 +559,10 @@ func (p *plan) copy(
 			}
 		}
 
+		if len(cp.items)+len(cp.texts) == 0 {
+			return "", nil
+		}
+
 		return p.write(ctx, func(w io.Writer) error { return cp.write(w, view, p.a.Owners()) })
 	}
 

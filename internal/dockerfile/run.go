@@ -225,7 +225,23 @@ func (p *plan) execute(ctx context.Context, r running, view *image.Use) (string,
 		return "", fault.New(fault.Invalid, "RUN: exit status %d%s\n%s", status, p.hint(r), out.lastOutput())
 	}
 
-	return p.write(ctx, func(w io.Writer) error { return writeChanges(w, changes) })
+	// what is written to a mount is forgotten with it
+	mounts := slices.Concat([]string{"proc", "dev", "etc/hosts"}, r.targets(view))
+
+	return p.write(ctx, func(w io.Writer) error { return writeChanges(w, changes, mounts) })
+}
+
+// targets are the paths in the image at which files are that are there only for this RUN.
+func (r running) targets(view *image.Use) []string {
+	var all []string
+
+	for _, b := range r.binds {
+		if at, err := view.Resolve(clean(b.dest)); err == nil && at != "." {
+			all = append(all, at)
+		}
+	}
+
+	return all
 }
 
 // hint says what a failed command may have lacked.
@@ -298,8 +314,8 @@ func (p *plan) env(r running, view *image.Use, user wire.Account) []string {
 	return env
 }
 
-// writeChanges writes what a step has changed as the tar of a layer.
-func writeChanges(w io.Writer, c *local.Changes) error {
+// writeChanges writes what a step has changed outside of its mounts as the tar of a layer.
+func writeChanges(w io.Writer, c *local.Changes, mounts []string) error {
 	t := tar.NewWriter(w)
 	linked := map[uint64]string{}
 
@@ -308,8 +324,7 @@ func writeChanges(w io.Writer, c *local.Changes) error {
 			return err
 		}
 
-		// mount points of the step
-		if name == "proc" || name == "dev" || name == "etc/hosts" {
+		if slices.Contains(mounts, name) {
 			if e.IsDir() {
 				return fs.SkipDir
 			}
