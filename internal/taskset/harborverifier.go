@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"maps"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -107,22 +106,14 @@ func (h *harborReader) verifierImage(t *Task, s harborSettings, e harborEnvironm
 	return s.Environment.DockerImage
 }
 
-// workdirLine is an instruction of a Dockerfile whose path has no variables.
-var workdirLine = regexp.MustCompile(`(?im)^\s*WORKDIR\s+"?(/[^\s"$]*)"?\s*$`)
-
-// workdirOf returns the last absolute WORKDIR of a Dockerfile; "": none.
+// workdirOf returns the WORKDIR of a Dockerfile's image; "": the file does not say.
 func (h *harborReader) workdirOf(file string) string {
 	text, err := readFile(h.folder, file, maxSettings)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		h.refuse("%s: %v", file, err)
 	}
 
-	found := workdirLine.FindAllStringSubmatch(text, -1)
-	if len(found) == 0 {
-		return ""
-	}
-
-	return path.Clean(found[len(found)-1][1])
+	return workdirIn(text)
 }
 
 // verifierSize refuses sizes of the verifier's sandbox above those of the task's, which it has. Where the task has no size

@@ -33,7 +33,7 @@ func TestHarborVerifierSize(t *testing.T) {
 func TestHarborSeparateVerifier(t *testing.T) {
 	t.Parallel()
 
-	const dockerfile = "FROM x\nWORKDIR /old\nWORKDIR /grader\nWORKDIR $HERE\n"
+	const dockerfile = "FROM x AS a\nENV OLD=/old\nWORKDIR $OLD\nWORKDIR grader\nFROM a\nWORKDIR $HERE\n"
 
 	for name, c := range map[string]struct {
 		files        map[string]string
@@ -45,7 +45,7 @@ func TestHarborSeparateVerifier(t *testing.T) {
 				"task.toml":        separateSettings(`artifacts = ["/app/out.txt", {source = "/srv/data/", destination = "d"}]`, "", ""),
 				"tests/Dockerfile": dockerfile,
 			},
-			image: taskset.BuiltImages, start: "#!/bin/bash\ncd '/grader'; \n",
+			image: taskset.BuiltImages, start: "#!/bin/bash\ncd '/old/grader'; \n",
 			artifacts: []string{"/logs/artifacts", "/app/out.txt", "/srv/data"},
 		},
 		"image": {
