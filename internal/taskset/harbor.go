@@ -196,11 +196,14 @@ func (h *harborReader) tests(
 	return script, texts
 }
 
+// solveScript is the file that runs a solution. Harbor makes it executable.
+const solveScript = "solve.sh"
+
 // solution returns commands that write the files of a folder to one folder and run its solve.sh; none
 // without a solution. Where the agent's user may write to /, the folder is also at /solution, as in Harbor.
 func (h *harborReader) solution(from string) []string {
 	files := h.files(from)
-	if _, ok := files["solve.sh"]; !ok {
+	if _, ok := files[solveScript]; !ok {
 		return nil
 	}
 
@@ -211,15 +214,24 @@ func (h *harborReader) solution(from string) []string {
 	for _, name := range sortedKeys(files) {
 		target := shellQuote(path.Join(folder, name))
 		data := base64.StdEncoding.EncodeToString([]byte(files[name]))
-		commands = append(
-			commands,
-			fmt.Sprintf("mkdir -p \"$(dirname %[1]s)\" && base64 -d > %[1]s <<< '%[2]s'", target, data),
-		)
+		command := fmt.Sprintf("mkdir -p \"$(dirname %[1]s)\" && base64 -d > %[1]s <<< '%[2]s'", target, data)
+
+		if name != solveScript && h.isProgram(path.Join(from, name)) {
+			command += " && chmod +x " + target
+		}
+
+		commands = append(commands, command)
 	}
 
 	return append(commands,
 		exports(h.solutionEnv)+"chmod +x "+folder+"/solve.sh; ln -sfn "+folder+" /solution 2> /dev/null; "+
 			"if [ -e /solution/solve.sh ]; then exec /solution/solve.sh; else exec "+folder+"/solve.sh; fi")
+}
+
+// isProgram reports whether a file may be executed.
+func (h *harborReader) isProgram(name string) bool {
+	st, err := fs.Stat(h.folder, name)
+	return err == nil && st.Mode()&0o111 != 0
 }
 
 // interpreted finds the program that runs a script by its first line, and the options that this line gives it.

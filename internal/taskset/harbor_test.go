@@ -92,6 +92,30 @@ func TestHarborDataset(t *testing.T) {
 	require.ErrorContains(t, err, "other: instruction.md: is missing")
 }
 
+// A WORKDIR of another stage is not that of the image.
+func TestWorkdirOfAnotherStage(t *testing.T) {
+	t.Parallel()
+
+	_, err := open(t, folder(t, harborTask(map[string]string{
+		"task.toml":              "",
+		"environment/Dockerfile": "FROM x AS build\nWORKDIR /usr/src\nWORKDIR /usr/lib/x\nFROM y\nRUN <<E\nWORKDIR /etc\nE\n",
+	}))).Task(0)
+	require.NoError(t, err)
+}
+
+// A solution's programs are programs where it runs.
+func TestProgramsOfASolution(t *testing.T) {
+	t.Parallel()
+
+	dir := folder(t, harborTask(map[string]string{"solution/bin/answer": "#!/bin/sh\n"}))
+	require.NoError(t, os.Chmod(filepath.Join(dir, "solution/bin/answer"), 0o700))
+
+	task, err := open(t, dir).Task(0)
+	require.NoError(t, err)
+	require.True(t, strings.HasSuffix(task.Solution[0], " && chmod +x '/home/user/solution/bin/answer'"), task.Solution[0])
+	require.NotContains(t, task.Solution[1], "chmod")
+}
+
 // A task that names an image runs in it as a container would.
 func TestHarborImage(t *testing.T) {
 	t.Parallel()
@@ -282,7 +306,10 @@ func TestBrokenHarborTasks(t *testing.T) {
 		"instruction.md: is missing":                       {"instruction.md": "-"},
 		"tests/test.sh: is missing":                        {"tests/test.sh": "-"},
 		"environment/Dockerfile: WORKDIR: must be outside": {"environment/Dockerfile": "FROM x\nWORKDIR /usr/bin\n"},
-		"WORKDIR: must be a folder below /opt,":            {"environment/Dockerfile": "FROM x\nWORKDIR /opt\n"},
+		"WORKDIR: must be outside the folders of the system and of the sandbox, whose files do not go to the verifier; got /usr/x": {
+			"environment/Dockerfile": "ARG TOP=/usr\nFROM x AS a\nARG TOP\nENV AT=$TOP/x\nFROM a\nWORKDIR /app\nWORKDIR $AT\n",
+		},
+		"WORKDIR: must be a folder below /opt,": {"environment/Dockerfile": "FROM x\nWORKDIR /opt\n"},
 		"environment/a/b: WORKDIR: must be a folder below /opt": {
 			"environment/a/b":                 "FROM x\nWORKDIR /opt\n",
 			"environment/docker-compose.yaml": "services: {main: {build: {context: a, dockerfile: b}}}",
