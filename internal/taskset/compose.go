@@ -45,9 +45,15 @@ type composeService struct {
 	Volumes     []composeVolume `yaml:"volumes"`
 	Networks    composeNetworks `yaml:"networks"`
 	CPUs        string          `yaml:"cpus"`
-	MemLimit    string          `yaml:"mem_limit"`
-	Deploy      *composeDeploy  `yaml:"deploy"`
-	Rest        composeRest     `yaml:",inline"`
+	Platform    string          `yaml:"platform"`
+
+	// names that containers have of their own
+	ContainerName string `yaml:"container_name"`
+	Hostname      string `yaml:"hostname"`
+
+	MemLimit string         `yaml:"mem_limit"`
+	Deploy   *composeDeploy `yaml:"deploy"`
+	Rest     composeRest    `yaml:",inline"`
 }
 
 // Fields that change nothing here: what they describe is outside of the sandboxes, or never happens.
@@ -56,9 +62,8 @@ var (
 
 	serviceIgnored = []string{
 		"expose", "ports", "restart", "labels", "annotations", "logging", "pull_policy", "init", "stop_signal",
-		"stop_grace_period", "attach",
+		"stop_grace_period", "attach", "tty", "stdin_open",
 	}
-	mainIgnored = []string{"container_name", "hostname", "tty", "stdin_open"}
 )
 
 // composeVariables are those that Harbor sets for the compose file of a task.
@@ -529,7 +534,8 @@ func (c *composeReader) environment(s *harborSettings) {
 
 // checkMain refuses fields of the agent's own sandbox that are those of the settings, or that have no meaning.
 func (c *composeReader) checkMain(at string, m composeService) {
-	c.refuseRest(at, m.Rest, slices.Concat(serviceIgnored, mainIgnored)...)
+	c.refuseRest(at, m.Rest, serviceIgnored...)
+	c.checkPlatform(at, m)
 
 	if !idles(slices.Concat(m.Entrypoint, m.Command)) {
 		c.refuseField(
@@ -548,6 +554,27 @@ func (c *composeReader) checkMain(at string, m composeService) {
 
 	for _, name := range sortedKeys(m.DependsOn) {
 		c.checkCondition(at, name, m.DependsOn[name])
+	}
+}
+
+// checkPlatform refuses a service of another kind of machine.
+func (c *composeReader) checkPlatform(at string, s composeService) {
+	const machine = "linux/amd64"
+	if s.Platform != "" && s.Platform != machine {
+		c.refuseField(at+"platform", "must be %s, got %q", machine, s.Platform)
+	}
+}
+
+// checkNames refuses names of a container that lead to no service here.
+func (c *composeReader) checkNames(at, name string, s composeService) {
+	given := map[string]string{"container_name": s.ContainerName, "hostname": s.Hostname}
+
+	for _, field := range sortedKeys(given) {
+		if given[field] != "" && given[field] != name {
+			c.refuseField(
+				at+field, "must be left out or %q: only the names of services lead to them here, got %q", name, given[field],
+			)
+		}
 	}
 }
 

@@ -39,6 +39,10 @@ services:
     depends_on: {db: {condition: service_healthy}, seed: {condition: service_completed_successfully}}
   db:
     image: postgres:16
+    container_name: db
+    hostname: db
+    platform: linux/amd64
+    tty: true
     restart: always
     logging: *log
     ports: ["5432:5432"]
@@ -151,7 +155,10 @@ func TestRefusedCompose(t *testing.T) {
 		"services: {db: {image: x, cap_add: [A], devices: [b]}}": "services.db.devices: is not supported",
 		"services: {db: {image: x, network_mode: host}}":         "services.db.network_mode: is not supported",
 		"services: {db: {image: x, env_file: a}}":                "services.db.env_file: is not supported",
-		"services: {db: {image: x, hostname: a}}":                "services.db.hostname: is not supported",
+		"services: {db: {image: x, hostname: a}}":                "services.db.hostname: must be left out or \"db\": only the names of services lead to them here, got \"a\"",
+		"services: {db: {image: x, container_name: a}}":          "services.db.container_name: must be left out or \"db\"",
+		"services: {db: {image: x, platform: linux/arm64}}":      "services.db.platform: must be linux/amd64",
+		"services: {main: {platform: windows/amd64}}":            "services.main.platform: must be linux/amd64",
 		"services: {db: {image: x}}\nsecrets: {}":                "secrets: is not supported",
 		"include: [a]": "include: is not supported",
 		"services: {db: {build: {context: ., args: {A: b}}}}":                              "services.db.build.args: is not supported",

@@ -24,6 +24,8 @@ const (
 func (c *composeReader) service(name string, s composeService, settings harborSettings) rollout.Service {
 	at := "services." + name + "."
 	c.refuseRest(at, s.Rest, serviceIgnored...)
+	c.checkPlatform(at, s)
+	c.checkNames(at, name, s)
 
 	service := rollout.Service{
 		Name: name, Image: s.Image, Entrypoint: s.Entrypoint, Command: s.Command, Env: s.Environment,
