@@ -57,6 +57,7 @@ func TestMessageDeadlineIsRemoved(t *testing.T) {
 	var last atomic.Pointer[time.Time]
 
 	c, _ := serveWatched(
+		t.Context(),
 		t,
 		wsio.Options{MessageTimeout: patience},
 		mixedHandler(nil),

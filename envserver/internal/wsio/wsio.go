@@ -4,6 +4,7 @@
 package wsio
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -125,7 +126,8 @@ func Run(ctx context.Context, ws *websocket.Conn, o Options, h Handler) {
 	stopWatch()
 
 	if c.cancelWork != nil {
-		c.cancelWork(o.ErrGone)
+		// A client that answers the close of a server that stops has not left. workCtx may not have ended yet.
+		c.cancelWork(cmp.Or(context.Cause(ctx), o.ErrGone))
 	}
 	// also unblocks a write that the client does not read
 	_ = ws.Close()

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -28,11 +29,12 @@ var errGone = errors.New("gone")
 // serve runs h for a client. It returns the client and a channel that closes when Run has returned.
 func serve(t *testing.T, o wsio.Options, h wsio.Handler) (*websocket.Conn, <-chan struct{}) {
 	t.Helper()
-	return serveWatched(t, o, h, nil)
+	return serveWatched(t.Context(), t, o, h, nil)
 }
 
-// serveWatched calls watch, unless it is nil, with each read deadline that the server sets.
+// serveWatched serves until ctx ends, and calls watch, unless it is nil, with each read deadline that the server sets.
 func serveWatched(
+	ctx context.Context,
 	t *testing.T,
 	o wsio.Options,
 	h wsio.Handler,
@@ -57,7 +59,7 @@ func serveWatched(
 		defer close(over)
 
 		if ws, err := up.Upgrade(w, r, nil); err == nil {
-			wsio.Run(t.Context(), ws, o, h)
+			wsio.Run(ctx, ws, o, h)
 		}
 	}))
 	if watch != nil {
@@ -239,6 +241,49 @@ func TestDisconnectCancelsTheAnswer(t *testing.T) {
 	<-begun
 	require.NoError(t, c.NetConn().Close())
 	require.ErrorIs(t, <-cause, errGone)
+	closed(t, over)
+}
+
+// lateContext ends, but tells only the first of those who wait for that.
+type lateContext struct {
+	context.Context
+
+	ended atomic.Bool
+	first atomic.Pointer[func()]
+}
+
+func (*lateContext) Done() <-chan struct{} { return make(chan struct{}) }
+
+func (c *lateContext) Err() error {
+	if c.ended.Load() {
+		return context.Canceled
+	}
+
+	return nil
+}
+
+func (c *lateContext) AfterFunc(f func()) (stop func() bool) {
+	c.first.CompareAndSwap(nil, &f)
+	return func() bool { return true }
+}
+
+// A client that answers the close of a server that stops has not left, though its answer comes before the server has told
+// the work of all connections.
+func TestEndOfTheServerIsNotTheClients(t *testing.T) {
+	t.Parallel()
+
+	begun, cause := make(chan struct{}), make(chan error, 1)
+	ctx := &lateContext{Context: t.Context()}
+	c, over := serveWatched(ctx, t, wsio.Options{}, untilCanceled(begun, cause), nil)
+	send(t, c, "work")
+	<-begun
+	ctx.ended.Store(true)
+
+	go (*ctx.first.Load())()
+
+	_, _, err := c.ReadMessage()
+	require.True(t, websocket.IsCloseError(err, websocket.CloseServiceRestart), "%v", err)
+	require.ErrorIs(t, <-cause, context.Canceled)
 	closed(t, over)
 }
 
