@@ -201,6 +201,7 @@ func TestPageShowsAHostileResult(t *testing.T) {
 
 		res.Outcome, res.Error, res.TaskID = rollout.VerifierFailed, &evil, evil
 		res.Grading = rollout.Grading{Status: rollout.GradingStatus(evil), Why: evil, Unseen: []string{evil}, Notes: []string{evil}}
+		res.Grading.Before = &rollout.EarlierGrade{Outcome: rollout.Completed, Reward: new(0.5), Why: evil}
 		res.VerifyResults = []rollout.CommandResult{{Cmd: evil, ExitCode: 1, Stdout: evil, Stderr: evil}}
 		res.SetupResults = res.VerifyResults
 		res.Rewards = map[string]float64{evil: 1}
@@ -222,6 +223,8 @@ func TestPageShowsAHostileResult(t *testing.T) {
 		b.eventually(`((panel) => panel?.innerText.length > 10 && !panel.innerText.includes("Loading"))(document.querySelector("#panel-` + tab + `"))`)
 	}
 
+	b.waitForText("#panel-verifier p.warn", "⟨U+202E⟩␛[2J<script>")
+	b.waitForText("#panel-verifier dl", "reward 0.5, completed, ⟨U+202E⟩␛[2J<script>")
 	b.waitForText("#panel-data", "owned")
 	b.eventually(`(document.querySelectorAll("#panel-files details").forEach((e) => (e.open = true)), true)`)
 	b.eventually(`document.title === "hostile – rolloutd" && document.querySelectorAll("main script, main img").length === 0`)
@@ -297,7 +300,7 @@ func TestPageShowsSteps(t *testing.T) {
 		edit(res)
 
 		res.Steps = []rollout.StepResult{
-			{Name: "find <b>it</b>", Attempt: 1, Outcome: rollout.Completed, Reward: new(1.0), Grading: rollout.Grading{Status: rollout.Graded}, VerifierStdout: "found it", TestExitCode: new(3)},
+			{Name: "find <b>it</b>", Attempt: 1, Outcome: rollout.Completed, Reward: new(1.0), Grading: rollout.Grading{Status: rollout.Graded, Notes: []string{"a note"}}, VerifierStdout: "found it", TestExitCode: new(3)},
 			{Name: "mend", Attempt: 3, Outcome: rollout.AgentFailed, Reward: new(0.25), Grading: rollout.Grading{Status: rollout.Graded, Why: "no test"}, Rewards: map[string]float64{"style": 0.5}},
 		}
 	}
@@ -316,6 +319,7 @@ func TestPageShowsSteps(t *testing.T) {
 	b.openTab("verifier")
 	b.waitForText("#panel-verifier section:nth-of-type(1) details[open]", "found it")
 	b.waitForText("#panel-verifier section:nth-of-type(1)", "exit 3")
+	b.waitForText("#panel-verifier section:nth-of-type(1) p.warn", "a note")
 	b.waitForText("#panel-verifier section:nth-of-type(2) .step", "Step 2: mend")
 	b.run(setColorScheme("dark"))
 	b.scrollBack()

@@ -11,12 +11,19 @@ export function verifier(r, load) {
     facts([
       ["Grading", r.grading?.status?.replaceAll("_", " ")], ["Why", visible(r.grading?.why ?? "")], ["Reward", typeof r.reward === "number" ? Number(r.reward.toPrecision(4)) : "none"],
       ...Object.entries(r.rewards ?? {}).map(([name, value]) => ["Reward " + visible(name), value]),
-      ["Not seen by the verifier", (r.grading?.unseen ?? []).map(visible).join("\n")],
+      ["Not seen by the verifier", (r.grading?.unseen ?? []).map(visible).join("\n")], ["Graded before", earlier(r.grading?.before)],
     ]),
+    steps.length ? null : notes(r),
     // the output of the last step is the result's own
-    steps.length ? steps.map((step, n) => el("section", {}, stepHeading(step, n), ran(n === steps.length - 1 ? r : step, load))) : ran(r, load),
+    steps.length ? steps.map((step, n) => el("section", {}, stepHeading(step, n), notes(step), ran(n === steps.length - 1 ? r : step, load))) : ran(r, load),
     setup.length ? [el("h3", {}, "Setup"), setup.map((c, i) => command(c, `Command ${i + 1} of ${setup.length}`))] : null);
 }
+
+// notes say what may have kept right work from its reward.
+const notes = (of) => (of.grading?.notes ?? []).map((note) => el("p", { class: "warn" }, visible(note)));
+
+// earlier is the grade whose place a regrade has taken; "": none has.
+const earlier = (grade) => (grade ? [`reward ${grade.reward ?? "none"}`, ...[grade.outcome, grade.why, grade.error].filter(Boolean)].map(visible).join(", ") : "");
 
 /** failedTest says in a line what a reward below the full one is for, where the grading itself says nothing; "": nothing is known. */
 export function failedTest(r) {
