@@ -1,6 +1,7 @@
 package taskset
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
@@ -23,6 +24,9 @@ import (
 const (
 	maxHarborFiles = 10_000
 	maxHarborBytes = 64 << 20
+
+	// of solutions and tests in the task itself, which leaves room for its instructions
+	maxInline = rollout.MaxTaskBytes - 256<<10
 )
 
 // readHarbor reads a Harbor task: task.toml, instruction.md, environment/, tests/ and solution/, or the same for each
@@ -34,11 +38,13 @@ func readHarbor(folder fs.FS, source string) (Task, error) {
 	t := Task{Uploads: map[string]string{}, Local: map[string]string{}}
 	h := harborReader{
 		folder: folder, source: source, local: t.Local, folders: map[string]map[string]string{}, left: maxHarborBytes,
+		inline: maxInline,
 	}
 
 	steps := h.settings(&t)
 
 	if t.Sandbox["image"] == nil {
+		// these are kept beside the task in any case
 		t.Files = h.texts(t.Uploads, "environment", h.files("environment"), "")
 	}
 
@@ -46,9 +52,9 @@ func readHarbor(folder fs.FS, source string) (Task, error) {
 		h.steps(&t, steps)
 	} else {
 		t.Instruction = withoutCanary(h.text("instruction.md"))
+		t.Solution = h.solution(&t, "solution")
 		t.TestScript, t.TestFiles = h.tests(t.Uploads, h.verifierEnv, "tests")
 		t.RewardRange = rollout.AnyReward()
-		t.Solution = h.solution("solution")
 	}
 
 	gradeTemporary(&t)
@@ -82,6 +88,9 @@ type harborReader struct {
 
 	// where the test script starts; "": the working directory
 	verifierWorkdir string
+
+	// bytes of solutions and tests that may still be in the task itself
+	inline int
 
 	// bytes that may still be read
 	left  int64
@@ -117,17 +126,44 @@ func (h *harborReader) texts(uploads map[string]string, folder string, files map
 	for name, content := range files {
 		if utf8.ValidString(content) && !strings.ContainsRune(content, 0) {
 			texts[name] = content
-			continue
+		} else {
+			uploads[target+name] = h.upload(path.Join(folder, name), content)
 		}
-
-		sum := sha256.Sum256([]byte(content))
-		digest := hex.EncodeToString(sum[:])
-
-		uploads[target+name] = digest
-		h.local[digest] = filepath.Join(h.source, filepath.FromSlash(path.Join(folder, name)))
 	}
 
 	return texts
+}
+
+// inlined is texts with only those files that fit into the task. The largest become uploads.
+func (h *harborReader) inlined(uploads map[string]string, folder string, files map[string]string, target string) map[string]string {
+	texts := h.texts(uploads, folder, files, target)
+	bySize := slices.SortedFunc(maps.Keys(texts), func(a, b string) int {
+		return cmp.Or(len(texts[a])-len(texts[b]), strings.Compare(a, b))
+	})
+
+	for _, name := range bySize {
+		size := len(name) + len(texts[name])
+
+		switch {
+		case name == testScript:
+		case size > h.inline:
+			uploads[target+name] = h.upload(path.Join(folder, name), texts[name])
+			delete(texts, name)
+		default:
+			h.inline -= size
+		}
+	}
+
+	return texts
+}
+
+// upload has a client send a file before the task, and returns its digest.
+func (h *harborReader) upload(name, content string) string {
+	sum := sha256.Sum256([]byte(content))
+	digest := hex.EncodeToString(sum[:])
+	h.local[digest] = filepath.Join(h.source, filepath.FromSlash(name))
+
+	return digest
 }
 
 // files reads all files below a folder, by their path in it; none if the folder does not exist. Steps share folders,
@@ -181,12 +217,12 @@ func (h *harborReader) tests(
 			delete(uploads, rollout.TestsDir+"/"+name)
 		}
 
-		maps.Copy(texts, h.texts(uploads, folder, files, rollout.TestsDir+"/"))
+		maps.Copy(texts, h.inlined(uploads, folder, files, rollout.TestsDir+"/"))
 	}
 
-	name := folders[len(folders)-1] + "/test.sh"
-	script = withLine(texts["test.sh"], h.shellOptions(name, texts["test.sh"])+exports(env)+changeFolder(h.verifierWorkdir))
-	delete(texts, "test.sh")
+	name := folders[len(folders)-1] + "/" + testScript
+	script = withLine(texts[testScript], h.shellOptions(name, texts[testScript])+exports(env)+changeFolder(h.verifierWorkdir))
+	delete(texts, testScript)
 
 	if script == "" {
 		h.refuse("%s: is missing; it must write the reward to /logs/verifier/reward.txt (%s in a task without an image)",
@@ -196,12 +232,16 @@ func (h *harborReader) tests(
 	return script, texts
 }
 
-// solveScript is the file that runs a solution. Harbor makes it executable.
-const solveScript = "solve.sh"
+// Files that Harbor makes executable and runs: that of the tests, and that of a solution.
+const (
+	testScript  = "test.sh"
+	solveScript = "solve.sh"
+)
 
 // solution returns commands that write the files of a folder to one folder and run its solve.sh; none
-// without a solution. Where the agent's user may write to /, the folder is also at /solution, as in Harbor.
-func (h *harborReader) solution(from string) []string {
+// without a solution, or for one that is too large for a task. Where the agent's user may write to /, the folder is also
+// at /solution, as in Harbor.
+func (h *harborReader) solution(t *Task, from string) []string {
 	files := h.files(from)
 	if _, ok := files[solveScript]; !ok {
 		return nil
@@ -222,6 +262,17 @@ func (h *harborReader) solution(from string) []string {
 
 		commands = append(commands, command)
 	}
+
+	size := len(strings.Join(commands, ""))
+	if size > h.inline {
+		t.Notes = append(t.Notes, fmt.Sprintf(
+			"%s: has %d bytes in base64 and a task has room for %d, so that the agent oracle cannot run it", from, size, h.inline,
+		))
+
+		return nil
+	}
+
+	h.inline -= size
 
 	return append(commands,
 		exports(h.solutionEnv)+"chmod +x "+folder+"/solve.sh; ln -sfn "+folder+" /solution 2> /dev/null; "+

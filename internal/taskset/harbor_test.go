@@ -1,9 +1,11 @@
 package taskset_test
 
 import (
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -101,6 +103,44 @@ func TestWorkdirOfAnotherStage(t *testing.T) {
 		"environment/Dockerfile": "FROM x AS build\nWORKDIR /usr/src\nWORKDIR /usr/lib/x\nFROM y\nRUN <<E\nWORKDIR /etc\nE\n",
 	}))).Task(0)
 	require.NoError(t, err)
+}
+
+// Tests that do not fit into a task are sent before it, the largest ones first. A solution that does not fit is none.
+func TestLargeFilesOfATask(t *testing.T) {
+	t.Parallel()
+
+	large := strings.Repeat("x", 2<<20)
+	dir := folder(t, harborTask(map[string]string{"tests/large.json": large, "tests/half.json": large[:1<<20], "solution/large": large}))
+
+	task, err := open(t, dir).Task(0)
+	require.NoError(t, err)
+	require.Equal(t, []string{"check.py", "half.json"}, slices.Sorted(maps.Keys(task.TestFiles)))
+	require.Equal(t, filepath.Join(dir, "tests/large.json"), task.Local[task.Uploads["/home/user/tests/large.json"]])
+	require.Contains(t, task.TestScript, "echo 1")
+	require.False(t, task.HasSolution())
+	require.Len(t, task.Notes, 1)
+	require.Contains(t, task.Notes[0], "solution: has 2796")
+
+	files := harborTask(map[string]string{
+		"task.toml":           "[[steps]]\nname = \"one\"\n[[steps]]\nname = \"two\"\n",
+		"tests/half.json":     large[:1<<20],
+		"steps/one/workdir/w": large,
+	})
+	for _, step := range []string{"one", "two"} {
+		files["steps/"+step+"/instruction.md"] = "x"
+		files["steps/"+step+"/tests/test.sh"] = files["tests/test.sh"]
+	}
+
+	dir = folder(t, files)
+	task, err = open(t, dir).Task(0)
+	require.NoError(t, err)
+
+	first, second := task.Steps[0], task.Steps[1]
+	require.Contains(t, first.TestFiles, "half.json")
+	require.Equal(t, filepath.Join(dir, "steps/one/workdir/w"), task.Local[first.Uploads["w"]])
+	require.Equal(t, filepath.Join(dir, "tests/half.json"), task.Local[second.Uploads["/home/user/tests/half.json"]])
+	require.NotEmpty(t, second.Solution)
+	require.NotEmpty(t, second.TestScript)
 }
 
 // A solution's programs are programs where it runs.

@@ -48,7 +48,7 @@ func (h *harborReader) steps(t *Task, settings []harborStep) {
 			continue
 		}
 
-		t.Steps = append(t.Steps, h.step(field, path.Join("steps", s.Name), s))
+		t.Steps = append(t.Steps, h.step(t, field, path.Join("steps", s.Name), s))
 	}
 
 	if len(t.Steps) != len(settings) {
@@ -78,7 +78,7 @@ func (h *harborReader) steps(t *Task, settings []harborStep) {
 	t.Instruction = first.Instruction
 }
 
-func (h *harborReader) step(field, folder string, s harborStep) Step {
+func (h *harborReader) step(t *Task, field, folder string, s harborStep) Step {
 	step := Step{
 		Name:          s.Name,
 		Instruction:   withoutCanary(h.text(folder + "/instruction.md")),
@@ -102,10 +102,16 @@ func (h *harborReader) step(field, folder string, s harborStep) Step {
 	env := maps.Clone(h.verifierEnv)
 	maps.Copy(env, h.variables(field+".verifier.env", s.Verifier.Env))
 
+	from := folder + "/solution"
+	if _, ok := h.files(from)[solveScript]; !ok {
+		from = "solution"
+	}
+
+	step.Solution = h.solution(t, from)
 	step.TestScript, step.TestFiles = h.tests(step.Uploads, env, "tests", folder+"/tests")
 
 	work := h.files(folder + "/workdir")
-	step.Files = h.texts(step.Uploads, folder+"/workdir", work, "")
+	step.Files = h.inlined(step.Uploads, folder+"/workdir", work, "")
 
 	if _, ok := work["setup.sh"]; ok {
 		step.Setup = append(step.Setup, "bash setup.sh")
@@ -113,10 +119,6 @@ func (h *harborReader) step(field, folder string, s harborStep) Step {
 
 	if s.Healthcheck != nil {
 		step.Setup = append(step.Setup, h.healthcheck(field+".healthcheck", *s.Healthcheck))
-	}
-
-	if step.Solution = h.solution(folder + "/solution"); step.Solution == nil {
-		step.Solution = h.solution("solution")
 	}
 
 	return step
