@@ -12,9 +12,11 @@ import (
 const (
 	// outputEvery is the minimum time between two reports of a running tool's output.
 	outputEvery = 250 * time.Millisecond
-	// maxTracked bounds the user messages and running tools that are tracked, because the agent may replace
-	// OpenCode by its own server.
+	// maxTracked bounds the user messages and running tools that are tracked, maxUnsent the output of these that waits
+	// for its report, in bytes, and maxID an id or a name: the agent may replace OpenCode by its own server.
 	maxTracked = 1000
+	maxUnsent  = 1 << 20
+	maxID      = 256
 )
 
 // messagePart is a part of a message as events and messages have it.
@@ -51,6 +53,9 @@ type report struct {
 	// tools by part
 	running map[string]*running
 
+	// of the outputs of these, in bytes
+	unsent int
+
 	// when pending output is to be reported; nil: none is pending
 	due <-chan time.Time
 }
@@ -62,7 +67,7 @@ type running struct {
 	// bytes of output that were reported
 	sent int
 
-	// so far
+	// so far, if a part of it was not reported
 	output string
 	at     time.Time
 }
@@ -74,8 +79,10 @@ func newReport(to *agent.Reporter, session string) *report {
 // observe handles an event.
 func (r *report) observe(e event) {
 	switch {
-	case e.Type == "message.updated" && e.Properties.Info.Role == "user" && len(r.users) < maxTracked:
-		r.users[e.Properties.Info.ID] = true
+	case e.Type == "message.updated" && e.Properties.Info.Role == "user":
+		if id := e.Properties.Info.ID; len(r.users) < maxTracked && len(id) <= maxID {
+			r.users[id] = true
+		}
 	case e.Type == "message.part.updated" && len(e.Properties.Part) > 0:
 		var p messagePart
 		if json.Unmarshal(e.Properties.Part, &p) == nil && !r.users[p.MessageID] {
@@ -86,6 +93,10 @@ func (r *report) observe(e event) {
 
 // part reports the current state of a part. The reporter drops parts that were reported before, by their key.
 func (r *report) part(p *messagePart) {
+	if max(len(p.ID), len(p.SessionID), len(p.CallID), len(p.Tool)) > maxID {
+		return
+	}
+
 	session := p.SessionID
 	if session == r.session {
 		session = ""
@@ -105,11 +116,19 @@ func (r *report) part(p *messagePart) {
 		r.to.ToolStart(p.ID, call, p.State.Input)
 		call.Status = p.State.Status
 		r.to.ToolEnd(p.ID, call, p.State.Output, p.State.Error)
-		delete(r.running, p.ID)
+		r.end(p.ID)
 	}
 }
 
-// output reports the new output of a running tool, at most every outputEvery.
+// end forgets a running tool.
+func (r *report) end(part string) {
+	if at, known := r.running[part]; known {
+		r.unsent -= len(at.output)
+		delete(r.running, part)
+	}
+}
+
+// output reports the new output of a running tool, at most every outputEvery unless too much waits.
 func (r *report) output(p *messagePart, call rollout.ToolEvent) {
 	at, known := r.running[p.ID]
 	if !known {
@@ -121,25 +140,28 @@ func (r *report) output(p *messagePart, call rollout.ToolEvent) {
 		r.running[p.ID] = at
 	}
 
-	at.output = p.State.Metadata.Output
-	if len(at.output) <= at.sent {
+	output := p.State.Metadata.Output
+	if len(output) <= at.sent {
 		return
 	}
 
-	if wait := outputEvery - time.Since(at.at); wait > 0 {
-		if r.due == nil {
-			r.due = time.After(wait)
-		}
+	r.unsent += len(output) - len(at.output)
+	at.output = output
 
-		return
+	switch wait := outputEvery - time.Since(at.at); {
+	case wait <= 0:
+		r.send(at)
+	case r.unsent > maxUnsent:
+		r.flush()
+	case r.due == nil:
+		r.due = time.After(wait)
 	}
-
-	r.send(at)
 }
 
 func (r *report) send(at *running) {
 	r.to.ToolOutput(at.call, at.output[at.sent:])
-	at.sent, at.at = len(at.output), time.Now()
+	r.unsent -= len(at.output)
+	at.sent, at.output, at.at = len(at.output), "", time.Now()
 }
 
 // flush reports the pending output.
