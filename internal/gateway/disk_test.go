@@ -17,28 +17,36 @@ import (
 	"github.com/rolloutd/rolloutd/internal/gateway"
 )
 
-// A reply that could not be recorded is not sent to the agent.
+// A reply that could not be recorded is not sent to the agent. Nothing waits for room on the disk: after a failed sync the
+// store records nothing any more.
 func TestUnrecordedReplyIsNotSent(t *testing.T) {
 	t.Parallel()
-	h := newHost(
-		t,
-		func(o *gateway.Options) { o.Trace.Sync = func(*os.File) error { return errors.New("disk is gone") } },
-	)
-	e := newEngine(t, says(goodReply))
-	url := h.open(t, h.route(e.URL))
-	require.NoError(t, h.client.Ready(t.Context(), "vllm"))
-	// the same call, repeated
-	for range 2 {
-		got := send(t.Context(), url, "a", streamed)
-		require.Equal(t, http.StatusBadRequest, got.status)
-		require.NotContains(t, got.body, "Hel")
-		requireNoRetryWords(t, got.body)
-	}
 
-	require.Equal(t, fault.Internal, h.status(t, "r1.1").Failure.Kind)
-	require.Zero(t, h.status(t, "r1.1").Turns)
-	err := h.client.Ready(t.Context(), "vllm")
-	require.True(t, fault.Is(err, fault.Exhausted), "a new rollout would fare no better: %v", err)
+	for name, failure := range map[string]error{
+		"a disk that is gone": errors.New("disk is gone"),
+		"a full disk":         unix.ENOSPC,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHost(t, func(o *gateway.Options) { o.Trace.Sync = func(*os.File) error { return failure } })
+			r := h.route(newEngine(t, says(goodReply)).URL)
+			r.Limits.Held = time.Hour
+			url := h.open(t, r)
+			require.NoError(t, h.client.Ready(t.Context(), "vllm"))
+			// the same call, repeated
+			for range 2 {
+				got := await(t, startSend(t, url, "a", streamed))
+				require.Equal(t, http.StatusBadRequest, got.status)
+				require.NotContains(t, got.body, "Hel")
+				requireNoRetryWords(t, got.body)
+			}
+
+			require.Equal(t, fault.Internal, h.status(t, "r1.1").Failure.Kind)
+			require.Zero(t, h.status(t, "r1.1").Turns)
+			err := h.client.Ready(t.Context(), "vllm")
+			require.True(t, fault.Is(err, fault.Exhausted), "a new rollout would fare no better: %v", err)
+		})
+	}
 }
 
 // While the disk is full, a reply is not sent and its call waits, held back. When there is room again, the

@@ -86,7 +86,7 @@ func (c *committer) lead() {
 	err := c.sync()
 	c.mu.Lock()
 	if err != nil {
-		c.failed = fault.Wrap(fault.Internal, err, "sync trace")
+		c.failed = syncFailed(err)
 	} else {
 		c.synced = upTo
 	}
@@ -130,7 +130,11 @@ func (c *committer) fail(err error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
-	c.failed = fault.Wrap(fault.Internal, err, "sync trace")
+	c.failed = syncFailed(err)
 
 	return c.failed
 }
+
+// syncFailed does not wrap the error of a sync: a full disk, for which a writer waits, is none here, since room does not
+// mend it.
+func syncFailed(err error) error { return fault.New(fault.Internal, "sync trace: %v", err) }
