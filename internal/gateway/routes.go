@@ -196,24 +196,30 @@ func (s *Server) Close(ctx context.Context, id string) error {
 // isTurn reports whether a call of that kind is a turn of the agent's own.
 func isTurn(k rollout.TurnKind) bool { return k == rollout.KindAgent || k == rollout.KindSubagent }
 
-// load opens every journalled route and drops records without a route, which a crash left while a route was
-// being closed. It drops none if a route could not be opened, since the records may belong to that route.
+// load opens every journalled route and drops the records of others. It drops none if a route could not be opened, since
+// the records may belong to that route.
 func (s *Server) load() error {
-	if n := s.traces.Damaged(); n > 0 {
-		s.log.Error("trace has damaged records", "count", n)
+	all, err := s.loadRoutes()
+	if err == nil && all {
+		err = s.dropRecords()
 	}
 
-	all, err := s.loadRoutes()
 	if err != nil {
 		return err
 	}
 
 	s.report.routes.Set(float64(len(s.routes)))
 
-	if !all {
-		return nil
+	if n := s.traces.Damaged(); n > 0 {
+		s.log.Error("trace has damaged records", "count", n)
 	}
 
+	return nil
+}
+
+// dropRecords drops records without a route: of a route that was closed, in segments that others have records in, or that
+// a crash left while one was being closed.
+func (s *Server) dropRecords() error {
 	kept := map[string]bool{}
 	for _, r := range s.routes {
 		kept[r.journal.Trace] = true

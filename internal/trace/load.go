@@ -94,7 +94,8 @@ func (s *Store) indexBody(seg *segment, body []byte, at place) error {
 
 	seg.live[h.Log] = true
 	if h.Base != nil && !l.index.restores(h, at) {
-		return errDamaged
+		l.damaged++
+		return nil
 	}
 
 	l.index.put(h, at)

@@ -12,6 +12,9 @@ type Log struct {
 	index   index
 	bases   map[conversation]*base
 	dropped bool
+
+	// records that cannot be restored
+	damaged int
 }
 
 // Append writes the record and returns when it is on disk. It first checks the record's ids and logprobs;

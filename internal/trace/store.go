@@ -152,12 +152,19 @@ func (s *Store) forgetLogs(keys ...string) error {
 	return errors.Join(errs...)
 }
 
-// Damaged counts frames that could not be read though what follows them could: a failing disk, not a crash.
+// Damaged counts frames that could not be read though what follows them could, and those written as the difference to
+// one that is missing: a failing disk, not a crash. Of a log that was dropped, older segments may have been removed, so
+// the difference is counted until Drop or Retain drops its log again.
 func (s *Store) Damaged() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
-	return s.damaged
+	n := s.damaged
+	for _, l := range s.logs {
+		n += l.damaged
+	}
+
+	return n
 }
 
 // Broken says why no record can be kept any more, until the store is opened anew; nil: they can.

@@ -275,6 +275,30 @@ func TestSegmentsAreDeletedWithTheirLogs(t *testing.T) {
 	require.Empty(t, store.Log("b").Entries())
 }
 
+// A record of a dropped log, in a segment that another log has a record in, is not damaged because the segment of its
+// base is gone.
+func TestDroppedLogsAreNotDamaged(t *testing.T) {
+	t.Parallel()
+
+	dir := t.TempDir()
+	// the first record fills a segment, the difference to it does not
+	options := trace.Options{SegmentSize: 10 << 10}
+	store := openStore(t, dir, options)
+	a, b := store.Log("a"), store.Log("b")
+	require.NoError(t, a.Append(longRecord(1, 1)))
+	require.NoError(t, a.Append(longRecord(2, 2)))
+	require.NoError(t, b.Append(record(1, "b")))
+	require.Len(t, segments(t, dir), 2)
+	require.NoError(t, a.Drop())
+	require.Len(t, segments(t, dir), 1)
+	require.NoError(t, store.Close())
+
+	store = openStore(t, dir, options)
+	require.NoError(t, store.Retain(func(key string) bool { return key == "b" }))
+	require.Zero(t, store.Damaged())
+	require.Equal(t, []*trace.Record{record(1, "b")}, records(t, store.Log("b")))
+}
+
 // The parts of a request and a prompt that equal the previous turn are not written again, and are present
 // when the record is read.
 func TestTurnsAreWrittenAsDifferences(t *testing.T) {
