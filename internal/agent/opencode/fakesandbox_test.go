@@ -5,6 +5,7 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"sync"
 	"time"
@@ -18,6 +19,9 @@ import (
 type fakeSandbox struct {
 	// the test's fake OpenCode server
 	server *url.URL
+
+	// answers in place of the server, without a connection
+	answers http.Handler
 
 	mu       sync.Mutex
 	files    map[string][]byte
@@ -171,6 +175,13 @@ func (b *fakeSandbox) RoundTrip(req *http.Request) (*http.Response, error) {
 
 	if !running {
 		return nil, fault.New(fault.Unavailable, "nothing listens")
+	}
+
+	if b.answers != nil {
+		w := httptest.NewRecorder()
+		b.answers.ServeHTTP(w, req)
+
+		return w.Result(), nil
 	}
 
 	req = req.Clone(req.Context())

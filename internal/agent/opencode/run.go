@@ -38,6 +38,9 @@ type run struct {
 	// the launch was found, so its work may be over
 	resumed bool
 
+	// between the tries to send the instruction
+	pauses *pauses
+
 	// nil until OpenCode has the instruction
 	feed   *feed
 	report *report
@@ -58,6 +61,7 @@ func (a *Agent) newRun(env agent.Env, job agent.Job, launch agent.Launch) *run {
 		events: env.Events,
 		job:    job,
 		launch: launch,
+		pauses: newPauses(),
 		looks:  rate.NewLimiter(lookRate, lookBurst),
 	}
 }
@@ -94,7 +98,13 @@ func (r *run) sendInstruction(ctx context.Context) (agent.Status, error) {
 
 	id, err := r.instruct(ctx)
 	if err != nil {
-		return r.explain(ctx, agent.Status{}, err)
+		st, err = r.explain(ctx, agent.Status{}, err)
+		if err == nil && !st.Done {
+			// the next try follows at once, and a server may fail at once
+			err = r.pauses.wait(ctx)
+		}
+
+		return st, err
 	}
 
 	r.session.Store(&id)

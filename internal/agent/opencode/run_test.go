@@ -3,7 +3,9 @@ package opencode_test
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -147,6 +149,40 @@ func TestSessionWhoseAnswerIsLost(t *testing.T) {
 	require.Equal(t, "ses_0", next(t, r).SessionID)
 	require.Len(t, s.sessions, 1)
 	require.Len(t, s.prompts, 1)
+}
+
+// Tries to begin are apart, also with a server that fails at once.
+func TestPausesBetweenTriesToBegin(t *testing.T) {
+	t.Parallel()
+
+	_, b, a := newFake(t)
+	tries, server := 0, http.NewServeMux()
+
+	server.HandleFunc("GET /global/health", func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, map[string]any{"healthy": true})
+	})
+	server.HandleFunc("GET /session", func(w http.ResponseWriter, _ *http.Request) { answer(w, []any{}) })
+	server.HandleFunc("POST /session", func(w http.ResponseWriter, _ *http.Request) {
+		tries++
+
+		w.WriteHeader(http.StatusInternalServerError)
+	})
+
+	b.answers = server
+
+	synctest.Test(t, func(t *testing.T) {
+		r := open(t, a, b)
+
+		for range 2 {
+			began := time.Now()
+			st, err := r.Next(t.Context())
+			require.NoError(t, err)
+			require.False(t, st.Ready || st.Done)
+			require.Positive(t, time.Since(began))
+		}
+
+		require.Equal(t, 2, tries)
+	})
 }
 
 // A prompt that was accepted and lost is sent again with the same ids.
