@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -87,7 +88,7 @@ func (x *Index) Reread(ctx context.Context, ids []string) error {
 		}
 
 		if err == nil {
-			err = x.setGrade(ctx, id, head.Listed())
+			err = x.setGrade(ctx, id, Grade{Outcome: head.Outcome, Reward: head.Reward})
 		}
 
 		if err != nil {
@@ -98,16 +99,34 @@ func (x *Index) Reread(ctx context.Context, ids []string) error {
 	return nil
 }
 
-func (x *Index) setGrade(ctx context.Context, id string, l rollout.Listed) error {
-	l.ID = id
-
-	listed, err := json.Marshal(l)
-	if err != nil {
-		return err
-	}
-
+// setGrade changes the grade of a rollout and nothing else: the list has more of it than its result.
+func (x *Index) setGrade(ctx context.Context, id string, g Grade) error {
 	return x.change(ctx, func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, "UPDATE rollouts SET outcome = ?, reward = ?, listed = ? WHERE id = ?",
+		var (
+			listed []byte
+			l      rollout.Listed
+		)
+
+		err := tx.QueryRowContext(ctx, "SELECT listed FROM rollouts WHERE id = ?", id).Scan(&listed)
+		if errors.Is(err, sql.ErrNoRows) {
+			return nil
+		}
+
+		if err == nil {
+			err = json.Unmarshal(listed, &l)
+		}
+
+		if err != nil {
+			return err
+		}
+
+		l.Outcome, l.Reward = g.Outcome, g.Reward
+
+		if listed, err = json.Marshal(l); err != nil {
+			return err
+		}
+
+		_, err = tx.ExecContext(ctx, "UPDATE rollouts SET outcome = ?, reward = ?, listed = ? WHERE id = ?",
 			string(l.Outcome), l.Reward, listed, id)
 
 		return err

@@ -871,4 +871,14 @@ func TestEpisode(t *testing.T) {
 	require.Nil(t, page.Rollouts[0].ToolCalls)
 	require.Equal(t, 2, *page.Rollouts[1].ToolCalls)
 	require.Equal(t, began.Add(2*time.Second), *page.Rollouts[1].LastCallAt)
+
+	r.Reward = new(0.5)
+	require.NoError(t, d.store.PutJSON(t.Context(), store.HeadKey("a"), r.Head()))
+	require.NoError(t, d.index.Reread(t.Context(), []string{"a"}))
+
+	graded, err := d.index.Search(t.Context(), rollout.Filter{Limit: 9})
+	require.NoError(t, err)
+
+	page.Rollouts[1].Reward = r.Reward
+	require.Equal(t, page.Rollouts[1], graded.Rollouts[1], "another grade changes nothing else")
 }
