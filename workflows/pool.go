@@ -34,7 +34,12 @@ func PoolWorkflow(ctx workflow.Context, in pool.Input) (pool.Status, error) {
 		look(ctx, &in)
 
 		if in.Last.Done {
-			return in.Last, endPool(ctx, in.Spec)
+			// an operator may have taken it up again during the look
+			if latestSpec(specs, &in); in.Spec.Down != "" {
+				return in.Last, endPool(ctx, in.Spec)
+			}
+
+			continue
 		}
 
 		if err := awaitLook(ctx, specs, &in); err != nil {

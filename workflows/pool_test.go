@@ -129,3 +129,32 @@ func TestPoolIgnoresASpecThatDoesNotDecode(t *testing.T) {
 	env.ExecuteWorkflow(workflows.PoolWorkflow, pool.Input{Spec: spec})
 	require.NoError(t, env.GetWorkflowError())
 }
+
+// A pool that is taken up again while the look at its end runs goes on.
+func TestPoolIsTakenUpDuringTheLastLook(t *testing.T) {
+	t.Parallel()
+
+	var (
+		env   *testsuite.TestWorkflowEnvironment
+		ended *int
+		downs []string
+	)
+
+	up, down := pool.Spec{Every: 600}.WithDefaults("p"), pool.Spec{Every: 600, Down: pool.DownNow}.WithDefaults("p")
+
+	env, ended = pooled(t, func(in pool.Input) (pool.Status, error) {
+		if downs = append(downs, in.Spec.Down); len(downs) == 1 {
+			env.SignalWorkflow(pool.SignalSpec, up)
+		}
+
+		return pool.Status{Done: in.Spec.Down != ""}, nil
+	})
+	env.RegisterDelayedCallback(func() {
+		require.Zero(t, *ended)
+		env.SignalWorkflow(pool.SignalSpec, down)
+	}, time.Hour)
+	env.ExecuteWorkflow(workflows.PoolWorkflow, pool.Input{Spec: down})
+	require.NoError(t, env.GetWorkflowError())
+	require.Contains(t, downs, "", "it went on")
+	require.Equal(t, pool.DownNow, downs[len(downs)-1])
+}
