@@ -61,3 +61,13 @@ func TestDeliveryOfNothing(t *testing.T) {
 		require.True(t, fault.Is(failure.FromTemporal(env.GetWorkflowError()), fault.Invalid))
 	}
 }
+
+// Deliveries whose names are the same when joined have workflows of their own.
+func TestDeliveryWorkflowID(t *testing.T) {
+	t.Parallel()
+	require.NotEqual(
+		t,
+		rollout.DeliveryWorkflowID(rollout.DeliverySpec{Sink: "a-b", GroupID: "c"}),
+		rollout.DeliveryWorkflowID(rollout.DeliverySpec{Sink: "a", GroupID: "b-c"}),
+	)
+}

@@ -137,8 +137,8 @@ type DeliveryPage struct {
 // DeliveryWorkflowName is the name of the workflow that delivers one group to one sink.
 const DeliveryWorkflowName = "DeliveryWorkflow"
 
-// DeliveryWorkflowID is the workflow id of a delivery.
-func DeliveryWorkflowID(d DeliverySpec) string { return "delivery-" + d.Sink + "-" + d.GroupID }
+// DeliveryWorkflowID is the workflow id of a delivery. Both names may have a '-', and neither has a '.'.
+func DeliveryWorkflowID(d DeliverySpec) string { return "delivery-" + d.Sink + "." + d.GroupID }
 
 // DeliveryQueue is the task queue of the activities SinkStatus and DeliverGroup. Every worker polls it.
 const DeliveryQueue = TaskQueue + "-delivery"
