@@ -66,9 +66,12 @@ type LookInput struct {
 }
 
 // GroupReports returns reports about groups that have not reported to their producer. A group that does not
-// exist is reported as lost.
+// exist is reported as lost. One for which no worker answers is left out, unless no other group is reported.
 func (a *Activities) GroupReports(ctx context.Context, in LookInput) ([]rollout.GroupReport, error) {
 	reports := make([]rollout.GroupReport, 0, len(in.GroupIDs))
+
+	var away error
+
 	for _, id := range in.GroupIDs {
 		g, err := a.o.Groups.Group(ctx, id)
 		switch {
@@ -79,6 +82,8 @@ func (a *Activities) GroupReports(ctx context.Context, in LookInput) ([]rollout.
 				Lost:    true,
 				Error:   "the group does not exist",
 			})
+		case fault.Is(err, fault.Unavailable) && ctx.Err() == nil:
+			away = err
 		case err != nil:
 			return nil, err
 		case in.Owner != "" && g.Owner != in.Owner: // its rewards are of another client's rollouts
@@ -93,7 +98,11 @@ func (a *Activities) GroupReports(ctx context.Context, in LookInput) ([]rollout.
 		}
 	}
 
-	return reports, nil
+	if len(reports) > 0 {
+		away = nil
+	}
+
+	return reports, away
 }
 
 // StoreGroup writes the final state of a group. A retry writes the same again.

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rolloutd/rolloutd/activities"
+	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/store"
 )
@@ -34,6 +35,31 @@ func TestGroupOfAnotherOwnerIsLost(t *testing.T) {
 		require.Len(t, reports, 1)
 		require.Equal(t, lost, reports[0].Lost, owner)
 	}
+}
+
+// mixedGroups has a group that has ended, and no worker answers for the others.
+type mixedGroups struct{}
+
+func (mixedGroups) Group(_ context.Context, id string) (rollout.GroupState, error) {
+	if id != "ended" {
+		return rollout.GroupState{}, fault.New(fault.Unavailable, "no worker answers for group %q", id)
+	}
+
+	return rollout.GroupState{ID: id, Outcome: rollout.GroupFailed}, nil
+}
+
+// A group for which no worker answers, as that of an earlier build without workers, does not hide the others.
+func TestGroupsThatDoNotAnswer(t *testing.T) {
+	t.Parallel()
+
+	acts := activities.New(activities.Options{Groups: mixedGroups{}})
+	reports, err := acts.GroupReports(t.Context(), activities.LookInput{GroupIDs: []string{"silent", "ended", "silent"}})
+	require.NoError(t, err)
+	require.Len(t, reports, 1)
+	require.Equal(t, "ended", reports[0].GroupID)
+
+	_, err = acts.GroupReports(t.Context(), activities.LookInput{GroupIDs: []string{"silent"}})
+	require.True(t, fault.Is(err, fault.Unavailable), "Temporal may not answer at all: the look is repeated")
 }
 
 // A set and its task's files, of which a group begins, do not look unused, and a group begins without files that are lost.
