@@ -1,7 +1,9 @@
 package files
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"path"
 	"slices"
 	"time"
@@ -207,7 +209,9 @@ func (c *changes) changed(d *dir, name string, depth int) bool {
 	c.budget -= len(names)
 
 	if err != nil {
-		return true
+		// below a folder that this user cannot enter it has changed nothing
+		_, err := sub.stat(".")
+		return !errors.Is(err, fs.ErrPermission)
 	}
 
 	return slices.ContainsFunc(names, func(n string) bool { return c.changed(sub, n, depth+1) })

@@ -2,8 +2,10 @@ package files_test
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
+	"syscall"
 	"testing"
 	"time"
 
@@ -56,6 +58,44 @@ func TestChanges(t *testing.T) {
 		"/top":       {Path: "/top"},
 		"/to":        {Path: "/to"},
 	}, list())
+}
+
+// A folder that was made just before the sandbox, and that its user cannot enter, is not said to have changed.
+func TestChangesWhereNobodyMayEnter(t *testing.T) {
+	t.Parallel()
+
+	const asUser = "ROLLOUTD_TEST_CHANGES"
+
+	if root := os.Getenv(asUser); root != "" {
+		all, err := files.Changes(root, []string{"/"}, nil, time.Now())
+		require.NoError(t, err)
+		require.Equal(t, []wire.Change{{Path: "/unlisted"}}, all)
+
+		return
+	}
+
+	if os.Geteuid() != 0 {
+		t.Skip("needs another user")
+	}
+
+	root := t.TempDir()
+	require.NoError(t, os.Chmod(filepath.Dir(root), 0o755))
+	require.NoError(t, os.Mkdir(filepath.Join(root, "closed"), 0o700))
+	require.NoError(t, os.Mkdir(filepath.Join(root, "unlisted"), 0o700))
+	require.NoError(t, os.Chmod(filepath.Join(root, "unlisted"), 0o733))
+
+	program, err := os.Open("/proc/self/exe")
+	require.NoError(t, err)
+
+	defer program.Close()
+
+	again := exec.CommandContext(t.Context(), "/proc/self/fd/3", "-test.run=^TestChangesWhereNobodyMayEnter$")
+	again.Dir, again.ExtraFiles = "/", []*os.File{program}
+
+	again.Env = append(os.Environ(), asUser+"="+root)
+	again.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 1000, Gid: 1000}}
+	output, err := again.CombinedOutput()
+	require.NoError(t, err, "%s", output)
 }
 
 // A file that is written immediately before a mark has not changed since, and one written immediately after it
