@@ -253,22 +253,27 @@ func TestTrainerGoesOnFromACheckpoint(t *testing.T) {
 // A producer that starts when the trainer has taken all of its steps waits for the next one.
 func TestTrainerHasFinished(t *testing.T) {
 	t.Parallel()
-	w := newTestEnv(t)
-	begun := w.env.Now()
-	w.status = func() (delivery.Status, error) {
-		s := delivery.Status{Ready: true, Room: delivery.Unbounded, BatchSize: 8, Step: 6, TotalSteps: 6}
-		if w.env.Now().Sub(begun) >= time.Hour {
-			// the next trainer has registered
-			s.Step = 0
+
+	for _, bound := range []int{0, 6, 9} {
+		w := newTestEnv(t)
+		begun := w.env.Now()
+		w.status = func() (delivery.Status, error) {
+			s := delivery.Status{Ready: true, Room: delivery.Unbounded, BatchSize: 8, Step: 6, TotalSteps: 6}
+			if w.env.Now().Sub(begun) >= time.Hour {
+				// the next trainer has registered
+				s.Step = 0
+			}
+
+			return s, nil
 		}
 
-		return s, nil
+		p := spec(5, 4, 8)
+		p.Bounds.TotalSteps = bound
+		s := w.run(t, p)
+		require.Equal(t, producer.Completed, s.Outcome)
+		require.Equal(t, int64(5), s.Counts.Delivered)
+		require.GreaterOrEqual(t, s.FinishedAt.Sub(begun), time.Hour)
 	}
-
-	s := w.run(t, spec(5, 4, 8))
-	require.Equal(t, producer.Completed, s.Outcome)
-	require.Equal(t, int64(5), s.Counts.Delivered)
-	require.GreaterOrEqual(t, s.FinishedAt.Sub(begun), time.Hour)
 }
 
 // A trainer that has not started or is unavailable for hours delays starts. Nothing is lost.

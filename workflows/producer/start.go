@@ -191,13 +191,19 @@ func (p *run) trustsTrainer() bool {
 }
 
 // trainerHasFinished reports whether the sink's trainer was at its end before this producer began. A producer that
-// has started groups was for that trainer and ends with it; this one waits for the next trainer.
+// has started groups was for that trainer and ends with it; this one waits for the next trainer. Runs of earlier builds
+// did not, or not with a bound of their own.
 func (p *run) trainerHasFinished() bool {
 	s := p.status
+	if p.state.Counts.Started > 0 || s.TotalSteps == 0 || s.Step < s.TotalSteps {
+		return false
+	}
 
-	return p.state.Counts.Started == 0 && p.state.Bounds.TotalSteps == 0 &&
-		s.TotalSteps > 0 && s.Step >= s.TotalSteps &&
-		workflow.GetVersion(p.ctx, "wait-for-next-trainer", workflow.DefaultVersion, 1) > workflow.DefaultVersion
+	const all = 2
+
+	version := workflow.GetVersion(p.ctx, "wait-for-next-trainer", workflow.DefaultVersion, all)
+
+	return version == all || version > workflow.DefaultVersion && p.state.Bounds.TotalSteps == 0
 }
 
 // covered counts the rollouts that the trainer has used, has queued, or will get from the given number of
