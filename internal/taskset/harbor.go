@@ -299,6 +299,11 @@ func (h *harborReader) shellOptions(name, script string) string {
 		return ""
 	}
 
+	if strings.HasSuffix(found[0], "\r") {
+		h.refuse("%s: lines end as on Windows (CR LF), so that no program starts it: they must end with LF", name)
+		return ""
+	}
+
 	if !slices.Contains([]string{"ash", "bash", "dash", "sh"}, path.Base(found[1])) {
 		h.refuse("%s: %q: must be a script of bash or sh, which may start another program", name, found[0])
 		return ""
