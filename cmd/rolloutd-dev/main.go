@@ -24,6 +24,8 @@ func main() {
 		stop()
 	})
 
+	daemon.NameBuild()
+
 	root := command(std{os.Stdout, os.Stderr, config.EnvironOf(os.Environ())})
 	if err := root.ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "rolloutd-dev:", err)

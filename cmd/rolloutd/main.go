@@ -23,6 +23,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	// the second signal ends the process at once
 	context.AfterFunc(ctx, stop)
+	daemon.NameBuild()
 	os.Exit(run(ctx, os.Args[1:], std{os.Stdout, os.Stderr, config.EnvironOf(os.Environ())}))
 }
 

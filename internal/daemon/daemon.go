@@ -7,6 +7,7 @@ import (
 
 	systemd "github.com/coreos/go-systemd/v22/daemon"
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/worker"
 
 	"github.com/rolloutd/rolloutd/internal/clock"
 	"github.com/rolloutd/rolloutd/internal/config"
@@ -22,6 +23,10 @@ import (
 
 // Version is this build's version; the linker sets it.
 var Version = "dev"
+
+// NameBuild makes Version the build id of the workers in this process, also of an embedded Temporal server's. Without it
+// the first worker reads the whole program for a checksum.
+func NameBuild() { worker.SetBinaryChecksum(Version) }
 
 // Roles selects the roles of a process.
 type Roles struct{ Serve, Worker, Gateway, Model, ToolServer, TrainerAPI bool }

@@ -65,6 +65,29 @@ func (d instance) activityNames(t testing.TB, id string) []string {
 	return names
 }
 
+// buildIDs returns the build ids of the workers that have run a rollout's workflow.
+func (d instance) buildIDs(t testing.TB, id string) []string {
+	t.Helper()
+
+	var ids []string
+
+	events := d.client(t).
+		GetWorkflowHistory(t.Context(), rollout.WorkflowID(id), "", false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	for events.HasNext() {
+		e, err := events.Next()
+		require.NoError(t, err)
+
+		if a := e.GetWorkflowTaskCompletedEventAttributes(); a != nil {
+			//nolint:staticcheck // what follows it has no build id of workers without a deployment
+			ids = append(ids, a.GetWorkerVersion().GetBuildId())
+		}
+	}
+
+	slices.Sort(ids)
+
+	return slices.Compact(ids)
+}
+
 // missedHeartbeats returns the event ids of a rollout's activities that were retried after a heartbeat timeout.
 func (d instance) missedHeartbeats(t testing.TB, id string) []int64 {
 	t.Helper()

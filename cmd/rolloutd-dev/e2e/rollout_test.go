@@ -34,6 +34,7 @@ func TestRolloutOfTheDemoTask(t *testing.T) {
 	require.Subset(t, srv.activityNames(t, result.ID), []string{
 		"CreateSandbox", "InstallOpencode", "StartProxy", "RunAgent", "RunVerifier", "CollectArtifacts", "CloseSandbox",
 	})
+	require.Equal(t, []string{"dev"}, srv.buildIDs(t, result.ID), "the version of the tests' build")
 	require.Empty(t, srv.sandboxes(t))
 
 	again := finalize(t, srv.url, result.ID)
