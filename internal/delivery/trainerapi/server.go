@@ -27,8 +27,8 @@ type server struct {
 	q      *queue.Queue
 	log    *slog.Logger
 	bodies bodies
-	// plain is held while a batch is served to a client that acknowledges it by its next call: that call
-	// may arrive on another connection before the end of this one is recorded.
+	// plain is held while a batch is served to a client that acknowledges it by its next call: that call, or its
+	// registration, may arrive on another connection before the end of this one is recorded.
 	plain chan struct{}
 }
 

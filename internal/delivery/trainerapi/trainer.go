@@ -68,6 +68,12 @@ func (s *server) register(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
+	release, ok := s.awaitPlain(r)
+	if !ok {
+		return
+	}
+	defer release()
+
 	reg, err := body.registration()
 	if err == nil {
 		err = s.q.Register(reg)
@@ -158,15 +164,24 @@ func (s *server) batch(w http.ResponseWriter, r *http.Request) {
 	}
 
 	if !lease.Explicit {
-		select {
-		case s.plain <- struct{}{}:
-			defer func() { <-s.plain }()
-		case <-r.Context().Done():
+		release, ok := s.awaitPlain(r)
+		if !ok {
 			return
 		}
+		defer release()
 	}
 
 	s.serveBatch(w, r, lease)
+}
+
+// awaitPlain holds plain until release is called; false: the client is gone.
+func (s *server) awaitPlain(r *http.Request) (release func(), ok bool) {
+	select {
+	case s.plain <- struct{}{}:
+		return func() { <-s.plain }, true
+	case <-r.Context().Done():
+		return nil, false
+	}
 }
 
 // serveTimeout bounds a client's read of a batch.
