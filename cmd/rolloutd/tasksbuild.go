@@ -122,7 +122,7 @@ func (b *taskImages) buildOne(ctx context.Context, t taskset.Build) error {
 	}
 
 	i, err := b.flags.image(ctx, b.cfg, b.settings.log(), dockerfile.Job{
-		Folder: t.Folder, Dockerfile: t.Dockerfile, Name: t.Image, Output: b.s.err, Timeout: timeout,
+		Folder: t.Folder, Dockerfile: t.Dockerfile, Name: t.Image, Args: t.Args, Output: b.s.err, Timeout: timeout,
 	})
 	if err != nil {
 		return fmt.Errorf(

@@ -246,6 +246,7 @@ func (m *composeMap) UnmarshalYAML(n *yaml.Node) error {
 type composeBuild struct {
 	Context    string      `yaml:"context"`
 	Dockerfile string      `yaml:"dockerfile"`
+	Args       composeMap  `yaml:"args"`
 	Rest       composeRest `yaml:",inline"`
 }
 

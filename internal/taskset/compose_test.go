@@ -133,6 +133,28 @@ func TestComposeOfMain(t *testing.T) {
 	require.Equal(t, "/app", other.Arguments()["sandbox"].(map[string]any)["workdir"])
 }
 
+// Builds of a folder with other values for ARG give other images.
+func TestComposeBuildArguments(t *testing.T) {
+	t.Parallel()
+
+	task, err := open(t, folder(t, withCompose(`
+services:
+  a: {build: {context: db, args: {LEVEL: 2, MODE: "${MODE:-test}"}}}
+  b: {build: {context: db, args: [MODE=test, LEVEL=2]}}
+  c: {build: {context: db, args: {LEVEL: 3}}}
+  d: {build: db}
+`))).Task(0)
+	require.NoError(t, err)
+
+	builds := task.ServiceBuilds
+	require.Equal(t, map[string]string{"LEVEL": "2", "MODE": "test"}, builds[0].Args)
+	require.Equal(t, builds[0].Image, builds[1].Image)
+	require.NotEqual(t, builds[0].Image, builds[2].Image)
+	require.NotEqual(t, builds[2].Image, builds[3].Image)
+	require.Len(t, builds[2].Image, len(builds[3].Image))
+	require.Equal(t, builds[2].Image, task.Sandbox["services"].([]rollout.Service)[2].Image)
+}
+
 // Harbor reads docker-compose.yaml alone: another one is a file of the task, such as one that the agent mends.
 func TestComposeFileOfTheTask(t *testing.T) {
 	t.Parallel()
@@ -161,7 +183,8 @@ func TestRefusedCompose(t *testing.T) {
 		"services: {main: {platform: windows/amd64}}":            "services.main.platform: must be linux/amd64",
 		"services: {db: {image: x}}\nsecrets: {}":                "secrets: is not supported",
 		"include: [a]": "include: is not supported",
-		"services: {db: {build: {context: ., args: {A: b}}}}":                              "services.db.build.args: is not supported",
+		"services: {db: {build: {context: ., target: a}}}":                                 "services.db.build.target: is not supported",
+		"services: {db: {build: {context: db, args: [A]}}}":                                "A: must have a value: a task gets no variable of the host",
 		"services: {db: {build: ../x}}":                                                    "services.db.build.context: must be a folder below environment/",
 		"services: {db: {build: /x}}":                                                      "services.db.build.context: must be a folder below environment/",
 		"services: {db: {build: {context: db, dockerfile: ../x}}}":                         "services.db.build.dockerfile: must be a file of the context",

@@ -76,7 +76,10 @@ func (c *composeReader) buildOf(at string, b *composeBuild, settings harborSetti
 	build := c.build(folder, file, settings.Environment.BuildSec)
 	if build == nil {
 		c.refuseField(at+"build", "%s/%s is missing", folder, file)
+		return nil
 	}
+
+	build.setArgs(b.Args)
 
 	return build
 }

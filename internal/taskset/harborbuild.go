@@ -28,7 +28,26 @@ type Build struct {
 
 	// a file of Folder; "": Dockerfile
 	Dockerfile string
-	Timeout    time.Duration
+
+	// values for ARG
+	Args    map[string]string
+	Timeout time.Duration
+}
+
+// setArgs gives the build values for ARG, and its image a name that follows from them too.
+func (b *Build) setArgs(args map[string]string) {
+	if len(args) == 0 {
+		return
+	}
+
+	sum := sha256.New()
+	fmt.Fprint(sum, b.Image)
+
+	for _, name := range sortedKeys(args) {
+		fmt.Fprintf(sum, " %q=%q", name, args[name])
+	}
+
+	b.Args, b.Image = args, fmt.Sprintf("%s%x", BuiltImages, sum.Sum(nil))[:len(b.Image)]
 }
 
 // Bounds of the folder of a build.
