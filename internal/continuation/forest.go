@@ -36,6 +36,9 @@ type Forest struct {
 	mu    sync.Mutex
 	roots []*node
 
+	// a call was answered
+	begun bool
+
 	// of the ids and messages of the nodes, in bytes
 	size int
 
@@ -173,11 +176,13 @@ func (f *Forest) Plan(ctx context.Context, render Render, digest Digest, message
 	t := f.template(digest)
 	splicer, off := t.splicer, cmp.Or(f.off, t.off)
 	p.audited = at.again && at.audited
+	begun := f.begun
 	f.mu.Unlock()
 
 	rest := p.messages[at.used:]
 
 	switch {
+	case at.node == nil && !begun: // examples may have replies
 	case at.node == nil && !slices.ContainsFunc(p.messages, func(m message) bool { return m.role == "assistant" }):
 	case off != "":
 		p.Fallback = off
@@ -370,10 +375,15 @@ type Reply struct {
 	Rendered bool
 }
 
-// Add adds the call of a plan. The prompt is the one that the endpoint used; it decides which node the call follows.
+// Add adds the call of a plan. The prompt is the one that the endpoint used; it decides which node the call follows. A
+// reply without ids is not continued.
 func (f *Forest) Add(p Plan, r Reply) {
 	reply, err := readMessage(r.Message)
-	if err != nil || p.messages == nil || len(r.Prompt) == 0 || len(r.Sampled) == 0 {
+
+	f.mu.Lock()
+	defer f.mu.Unlock()
+
+	if f.begun = true; err != nil || p.messages == nil || len(r.Prompt) == 0 || len(r.Sampled) == 0 {
 		return
 	}
 
@@ -381,9 +391,6 @@ func (f *Forest) Add(p Plan, r Reply) {
 		digest: p.digest, sent: p.messages, loose: p.loose, sampled: slices.Clone(r.Sampled),
 		reply: reply, end: r.End, unfit: r.Unfit, turn: r.Turn, audited: p.audited || r.Rendered,
 	}
-
-	f.mu.Lock()
-	defer f.mu.Unlock()
 
 	whole := idSize*(len(r.Prompt)+len(r.Sampled)) + sizeOf(p.messages) + reply.size()
 	if f.size += whole; f.size > maxSize {

@@ -154,10 +154,9 @@ func (r *route) noteReply(c *call, plan continuation.Plan, res *upstream.Result)
 		r.report.continuation.WithLabelValues(r.Model.Label(), "ids").Inc()
 	}
 
-	if said, ok := replyOf(c.request.Body, res.Raw, res.Reply.PromptTokenIDs, res.Reply.TokenIDs); ok {
-		said.Turn, said.Rendered = c.turn, c.request.Prompt.IDs == nil
-		r.forest.Add(plan, said)
-	}
+	said := replyOf(c.request.Body, res.Raw, res.Reply.PromptTokenIDs, res.Reply.TokenIDs)
+	said.Turn, said.Rendered = c.turn, c.request.Prompt.IDs == nil
+	r.forest.Add(plan, said)
 }
 
 // regrow adds the recorded calls to the conversations, after a restart.
@@ -180,11 +179,10 @@ func (r *route) regrow() {
 }
 
 func (r *route) regrowOne(rec *trace.Record) {
-	if said, ok := replyOf(rec.Request, rec.Reply, rec.PromptTokenIDs, rec.TokenIDs); ok {
-		digest, messages := promptParts(rec.Request)
-		said.Turn = rec.Turn
-		r.forest.Add(r.forest.Recorded(digest, messages), said)
-	}
+	digest, messages := promptParts(rec.Request)
+	said := replyOf(rec.Request, rec.Reply, rec.PromptTokenIDs, rec.TokenIDs)
+	said.Turn = rec.Turn
+	r.forest.Add(r.forest.Recorded(digest, messages), said)
 }
 
 // promptMembers are the members of a chat completion that make its prompt, beside the messages.
@@ -215,11 +213,11 @@ func promptParts(body []byte) (continuation.Digest, []json.RawMessage) {
 	return continuation.Digest(sum.Sum(nil)), messages
 }
 
-// replyOf reads the reply to a chat completion; false: it cannot be continued, since it is not one or has no ids.
-func replyOf(request, raw []byte, prompt, sampled []int32) (continuation.Reply, bool) {
+// replyOf reads the reply to a chat completion; zero: it cannot be continued, since it is not one or has no ids.
+func replyOf(request, raw []byte, prompt, sampled []int32) continuation.Reply {
 	whole, err := render.View{API: reply.Chat}.Assemble(raw)
 	if err != nil || len(prompt) == 0 || len(sampled) == 0 {
-		return continuation.Reply{}, false
+		return continuation.Reply{}
 	}
 
 	var in struct {
@@ -230,7 +228,7 @@ func replyOf(request, raw []byte, prompt, sampled []int32) (continuation.Reply, 
 		} `json:"choices"`
 	}
 	if json.Unmarshal(whole.JSON(), &in) != nil || len(in.Choices) == 0 {
-		return continuation.Reply{}, false
+		return continuation.Reply{}
 	}
 
 	one, last := in.Choices[0], sampled[len(sampled)-1]
@@ -252,7 +250,7 @@ func replyOf(request, raw []byte, prompt, sampled []int32) (continuation.Reply, 
 		out.Unfit = continuation.StopText
 	}
 
-	return out, true
+	return out
 }
 
 // absent reports whether a member has no value.

@@ -402,7 +402,18 @@ func TestContinuationThatIsRequired(t *testing.T) {
 		o.Continuation = func(string) rollout.Continuation { return rollout.ContinuationRequired }
 	}
 
+	// the first request may have examples of replies
 	s := newTalk(t, &talker{takes: "kv_transfer_params"}, required)
+	shown := []string{systemSays, userAsks, `{"role":"assistant","content":"An example."}`, userAsks}
+	s.say(t, callsOne(), shown...)
+	s.say(t, answersWith("Done."), append(shown, repeatsOne, resultOne)...)
+	require.Nil(t, s.status(t, s.id).Failure)
+
+	words, sequences := s.words(t)
+	require.Equal(t, []string{"", ""}, words)
+	require.Len(t, sequences, 1)
+
+	s = newTalk(t, &talker{takes: "kv_transfer_params"}, required)
 	s.whole(t)
 	require.Nil(t, s.status(t, s.id).Failure)
 
