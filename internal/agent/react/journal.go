@@ -13,8 +13,7 @@ import (
 )
 
 // Bounds of a transcript, in bytes: of all its text, of what results of tools may use of it, and of one
-// tool's input and output. The rest is for the replies: a reply that the transcript does not have is not
-// trained on.
+// tool's input and output. The rest is for the replies.
 const (
 	maxTranscript = 24 << 20
 	maxResults    = maxTranscript / 2
@@ -48,7 +47,7 @@ type journal struct {
 	replayed chan struct{}
 }
 
-// entry is a message in OpenCode's format, which the web page, the CLI and the check of a trace read.
+// entry is a message in OpenCode's format, which the web page and the CLI read.
 type entry struct {
 	Info  info   `json:"info"`
 	Parts []part `json:"parts"`
