@@ -132,6 +132,9 @@ func (b *Builder) Trajectory() Trajectory {
 	return b.done
 }
 
+// Skips reports whether a turn is in no sequence.
+func (b *Builder) Skips(t *rollout.Turn) bool { return b.skip(t) != "" }
+
 // skip returns the reason why a turn is in no sequence; "" if it is in one.
 func (b *Builder) skip(t *rollout.Turn) Skip {
 	switch {

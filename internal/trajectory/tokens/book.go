@@ -86,13 +86,18 @@ func (b *Book) Add(t *rollout.Turn) error {
 		return err
 	}
 
-	if t.Fallback != "" {
-		b.fallbacks[t.Turn] = t.Fallback
-	}
-
 	var r reply
 	if len(t.CompletionTokens) == len(t.CompletionTokenIDs) {
+		// tokens of prompts have the texts, too
 		r.texts = b.addTexts(t)
+	}
+
+	if b.builder.Skips(t) {
+		return nil
+	}
+
+	if t.Fallback != "" {
+		b.fallbacks[t.Turn] = t.Fallback
 	}
 
 	if len(t.PerTokenLogps) == len(t.CompletionTokenIDs) {
