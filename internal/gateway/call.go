@@ -48,8 +48,9 @@ type call struct {
 	returns bool
 }
 
-// leaveGrace is the time after which a disconnect counts as a hang-up. Until then the channel may just have broken.
-const leaveGrace = 50 * time.Millisecond
+// leaveGrace is the time after which a disconnect counts as a hang-up. Until then the channel may just have broken:
+// a busy host takes a while to notice that.
+const leaveGrace = 500 * time.Millisecond
 
 // answer returns the answer of a call: from its record, from the same call in flight, or from the endpoint.
 // It returns false when the caller is gone or the gateway stops. The caller calls over after it has
