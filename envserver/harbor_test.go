@@ -341,6 +341,25 @@ func TestHarborWithoutAModel(t *testing.T) {
 	}
 }
 
+// A bound of the environment holds beside those of a task, and the call's beside both.
+func TestHarborMergesLimits(t *testing.T) {
+	t.Parallel()
+	r := start(t, withHarbor(t), func(o *envserver.Options) {
+		o.Harbor.Arguments = map[string]any{"limits": map[string]any{"call_s": 50, "attempts": 2}}
+	})
+	r.fake.setTraceLines("\n")
+
+	got := r.dial(harborPath + "/ws").harborCall(map[string]any{
+		"harness": "oracle", "task": map[string]any{"limits": map[string]any{"attempts": 1}},
+	})
+	require.Equal(t, true, got["ok"], got["error"])
+
+	spec, _ := r.fake.spec(got["trial_name"].(string))
+	require.Equal(t, 50*time.Second, spec.Limits.Call)
+	require.Equal(t, 10*time.Minute, spec.Limits.Verifier, "Harbor's own default")
+	require.Equal(t, 1, spec.Limits.Attempts)
+}
+
 // A trainer keeps 128 rollouts in flight, each with its own connection. None is refused, even if other
 // environments have few sessions.
 func TestHarborQueuesManyRollouts(t *testing.T) {

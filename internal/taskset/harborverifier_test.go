@@ -151,14 +151,22 @@ func TestBrokenHarborSeparateVerifier(t *testing.T) {
 	}
 }
 
-// Another way to grade leaves the image of the task's verifier.
+// Another way to grade leaves the image of the task's verifier, a time for calls the time for the tests, and a backend the
+// image.
 func TestChange(t *testing.T) {
 	t.Parallel()
 
-	args := map[string]any{"instruction": "a", "verifier": map[string]any{"image": "grader:1"}}
-	taskset.Change(args, map[string]any{"instruction": "b", "verifier": map[string]any{"grade": "live"}})
+	args := map[string]any{
+		"instruction": "a", "verifier": map[string]any{"image": "grader:1"}, "limits": map[string]any{"verifier_s": 600},
+		"sandbox": map[string]any{"image": "app:1"},
+	}
+	taskset.Change(args, map[string]any{
+		"instruction": "b", "verifier": map[string]any{"grade": "live"}, "limits": map[string]any{"call_s": 1200},
+		"sandbox": map[string]any{"backend": "docker"},
+	})
 	require.Equal(t, map[string]any{
 		"instruction": "b", "verifier": map[string]any{"image": "grader:1", "grade": "live"},
+		"limits": map[string]any{"verifier_s": 600, "call_s": 1200}, "sandbox": map[string]any{"image": "app:1", "backend": "docker"},
 	}, args)
 }
 

@@ -204,16 +204,21 @@ func (t Task) Arguments() map[string]any {
 	return args
 }
 
-// Change sets arguments of a rollout in place of a task's own. Of verifier it sets single fields, so that another way
-// to grade leaves the image of the task's verifier. reward_key is that of each test script, of the task or of its steps.
+// Change sets arguments of a rollout in place of a task's own. Of limits, sandbox and verifier it sets single fields: another
+// way to grade leaves the image of the task's verifier, and a time for calls the task's time for its tests. reward_key is
+// that of each test script, of the task or of its steps.
 func Change(args, changes map[string]any) {
-	own, _ := args["verifier"].(map[string]any)
+	before := maps.Clone(args)
 	maps.Copy(args, changes)
 
-	if changed, ok := changes["verifier"].(map[string]any); ok && len(own) > 0 {
-		verifier := maps.Clone(own)
-		maps.Copy(verifier, changed)
-		args["verifier"] = verifier
+	for _, name := range []string{"limits", "sandbox", "verifier"} {
+		own, _ := before[name].(map[string]any)
+
+		if changed, ok := changes[name].(map[string]any); ok && len(own) > 0 {
+			merged := maps.Clone(own)
+			maps.Copy(merged, changed)
+			args[name] = merged
+		}
 	}
 
 	if key, ok := changes["reward_key"]; ok {

@@ -19,6 +19,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/episode"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/taskset"
 )
 
 // Tasks picks the tasks of episodes; taskset.Set has them.
@@ -153,16 +154,15 @@ func (p *Player) arguments(args map[string]any) (map[string]any, error) {
 			return nil, err
 		}
 
-		maps.Copy(merged, task)
+		taskset.Change(merged, task)
 	}
 
-	for name, v := range args {
-		if name == "episode" {
-			v = episodeOver(merged["episode"], v)
-		}
-
-		merged[name] = v
+	changes := maps.Clone(args)
+	if v, ok := args["episode"]; ok {
+		changes["episode"] = episodeOver(merged["episode"], v)
 	}
+
+	taskset.Change(merged, changes)
 
 	return merged, nil
 }

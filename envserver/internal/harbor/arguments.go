@@ -167,7 +167,7 @@ func (e *Env) task(a runArgs, p *plan) error {
 		}
 
 		p.id.TaskID, p.id.TaskName, p.id.Dataset = t.ID, t.Name, split
-		maps.Copy(p.args, t.Arguments())
+		taskset.Change(p.args, t.Arguments())
 	}
 
 	taskset.Change(p.args, a.task)
