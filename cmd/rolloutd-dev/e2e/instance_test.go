@@ -3,6 +3,7 @@ package e2e
 import (
 	"errors"
 	"io/fs"
+	"iter"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
+	historypb "go.temporal.io/api/history/v1"
 	"go.temporal.io/api/proxy"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
@@ -45,18 +47,32 @@ func (d instance) client(t testing.TB) client.Client {
 	return c
 }
 
+// events are those of a rollout's history.
+func (d instance) events(t testing.TB, id string) iter.Seq[*historypb.HistoryEvent] {
+	t.Helper()
+
+	events := d.client(t).
+		GetWorkflowHistory(t.Context(), rollout.WorkflowID(id), "", false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+
+	return func(yield func(*historypb.HistoryEvent) bool) {
+		for events.HasNext() {
+			e, err := events.Next()
+			require.NoError(t, err)
+
+			if !yield(e) {
+				return
+			}
+		}
+	}
+}
+
 // activityNames returns the names of the activities in a rollout's history, in the order in which they were scheduled.
 func (d instance) activityNames(t testing.TB, id string) []string {
 	t.Helper()
 
 	var names []string
 
-	events := d.client(t).
-		GetWorkflowHistory(t.Context(), rollout.WorkflowID(id), "", false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
-	for events.HasNext() {
-		e, err := events.Next()
-		require.NoError(t, err)
-
+	for e := range d.events(t, id) {
 		if s := e.GetActivityTaskScheduledEventAttributes(); s != nil {
 			names = append(names, s.GetActivityType().GetName())
 		}
@@ -71,12 +87,7 @@ func (d instance) buildIDs(t testing.TB, id string) []string {
 
 	var ids []string
 
-	events := d.client(t).
-		GetWorkflowHistory(t.Context(), rollout.WorkflowID(id), "", false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
-	for events.HasNext() {
-		e, err := events.Next()
-		require.NoError(t, err)
-
+	for e := range d.events(t, id) {
 		if a := e.GetWorkflowTaskCompletedEventAttributes(); a != nil {
 			//nolint:staticcheck // what follows it has no build id of workers without a deployment
 			ids = append(ids, a.GetWorkerVersion().GetBuildId())
@@ -94,12 +105,7 @@ func (d instance) missedHeartbeats(t testing.TB, id string) []int64 {
 
 	var missed []int64
 
-	events := d.client(t).
-		GetWorkflowHistory(t.Context(), rollout.WorkflowID(id), "", false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
-	for events.HasNext() {
-		e, err := events.Next()
-		require.NoError(t, err)
-
+	for e := range d.events(t, id) {
 		s := e.GetActivityTaskStartedEventAttributes()
 		if s.GetLastFailure().GetTimeoutFailureInfo().GetTimeoutType() == enumspb.TIMEOUT_TYPE_HEARTBEAT {
 			missed = append(missed, s.GetScheduledEventId())
@@ -150,16 +156,7 @@ func (d instance) history(t testing.TB, id string) (raw, plain []byte) {
 	require.NoError(t, err)
 	take(about)
 
-	events := c.GetWorkflowHistory(
-		t.Context(),
-		rollout.WorkflowID(id),
-		"",
-		false,
-		enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT,
-	)
-	for events.HasNext() {
-		e, err := events.Next()
-		require.NoError(t, err)
+	for e := range d.events(t, id) {
 		take(e)
 	}
 

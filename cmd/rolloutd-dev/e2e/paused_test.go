@@ -155,12 +155,7 @@ func (d *dev) findWaitingInTemporal(t *testing.T, ids []string) (id string, next
 func (d *dev) canceled(t *testing.T, id string) (asked time.Time, onWorker bool) {
 	t.Helper()
 
-	events := d.client(t).
-		GetWorkflowHistory(t.Context(), rollout.WorkflowID(id), "", false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
-	for events.HasNext() {
-		e, err := events.Next()
-		require.NoError(t, err)
-
+	for e := range d.events(t, id) {
 		if e.GetActivityTaskCancelRequestedEventAttributes() != nil {
 			asked = e.GetEventTime().AsTime()
 		}
