@@ -412,3 +412,19 @@ func TestListHasTheCallsOfEpisodes(t *testing.T) {
 	require.Contains(t, body, `"phase":"done"`)
 	require.NotContains(t, body, "tool_calls")
 }
+
+// A bound of the environment holds beside those of a reset.
+func TestResetMergesLimits(t *testing.T) {
+	t.Parallel()
+	r := start(t, withEpisodes, func(o *envserver.Options) {
+		o.Environments[0].Defaults["limits"] = map[string]any{"verifier_s": 50}
+	})
+
+	status, _, body := r.do("POST", "/env/tools/reset?session_id=s", `{"limits":{"collect_s":20}}`)
+	require.Equal(t, http.StatusOK, status, body)
+	require.Len(t, r.fake.ids(), 1)
+
+	spec, _ := r.fake.spec(r.fake.ids()[0])
+	require.Equal(t, 50*time.Second, spec.Limits.Verifier)
+	require.Equal(t, 20*time.Second, spec.Limits.Collect)
+}

@@ -306,6 +306,13 @@ func TestTasksCheckFindsTheGrading(t *testing.T) {
 	}
 }
 
+// produceChecked are the arguments of a producer that takes proved tasks alone.
+func produceChecked(dir string) []string {
+	return []string{
+		"produce", "--tasks", dir, "--group-size", "4", "--sink", "s", "--endpoint", "scripted", "--require-checked",
+	}
+}
+
 func checkGrading(t *testing.T, grade string) {
 	t.Helper()
 
@@ -325,9 +332,7 @@ func checkGrading(t *testing.T, grade string) {
 	require.Zero(t, code, out+errText)
 
 	p, env := serveProducers(t, "completed")
-	produce := []string{
-		"produce", "--tasks", dir, "--group-size", "4", "--sink", "s", "--endpoint", "scripted", "--require-checked",
-	}
+	produce := produceChecked(dir)
 
 	code, _, errText = rolloutd(t.Context(), env, produce...)
 	require.Equal(t, 1, code)
@@ -350,9 +355,7 @@ func TestTasksCheckByARewardKey(t *testing.T) {
 	require.Zero(t, code, out+errText)
 
 	p, env := serveProducers(t, "completed")
-	produce := []string{
-		"produce", "--tasks", dir, "--group-size", "4", "--sink", "s", "--endpoint", "scripted", "--require-checked",
-	}
+	produce := produceChecked(dir)
 
 	code, _, errText = rolloutd(t.Context(), env, produce...)
 	require.Equal(t, 1, code)

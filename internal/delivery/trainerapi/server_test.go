@@ -146,14 +146,22 @@ func TestSeveralClients(t *testing.T) {
 	}
 }
 
+// shortRun returns a function that registers a run with two steps left, and one that tells its step.
+func (c client) shortRun() (register func(), step func() any) {
+	c.t.Helper()
+
+	register = func() {
+		c.ok("POST", "/register", strings.Replace(fmt.Sprintf(registration, 2), `"num_steps":100`, `"num_steps":5`, 1))
+	}
+
+	return register, func() any { return c.ok("GET", "/status", "")["current_step"] }
+}
+
 // A trainer that registers with the same settings continues its run, or begins the next one if that has ended.
 func TestRegisterAfterTheLastStep(t *testing.T) {
 	t.Parallel()
 	c := client{t, serve(t)}
-	register := func() {
-		c.ok("POST", "/register", strings.Replace(fmt.Sprintf(registration, 2), `"num_steps":100`, `"num_steps":5`, 1))
-	}
-	step := func() any { return c.ok("GET", "/status", "")["current_step"] }
+	register, step := c.shortRun()
 
 	register()
 
@@ -179,10 +187,7 @@ func TestRegisterAfterTheLastStep(t *testing.T) {
 func TestRegisterAfterTheLastStepOfAPlainTrainer(t *testing.T) {
 	t.Parallel()
 	c := client{t, serve(t)}
-	register := func() {
-		c.ok("POST", "/register", strings.Replace(fmt.Sprintf(registration, 2), `"num_steps":100`, `"num_steps":5`, 1))
-	}
-	step := func() any { return c.ok("GET", "/status", "")["current_step"] }
+	register, step := c.shortRun()
 
 	register()
 
