@@ -34,12 +34,13 @@ func PoolWorkflow(ctx workflow.Context, in pool.Input) (pool.Status, error) {
 		look(ctx, &in)
 
 		if in.Last.Done {
-			// an operator may have taken it up again during the look
-			if latestSpec(specs, &in); in.Spec.Down != "" {
-				return in.Last, endPool(ctx, in.Spec)
+			// An operator may have taken it up again during the look. Runs of an earlier build ended then.
+			if latestSpec(specs, &in); in.Spec.Down == "" &&
+				workflow.GetVersion(ctx, "take-up-in-last-look", workflow.DefaultVersion, 1) > workflow.DefaultVersion {
+				continue
 			}
 
-			continue
+			return in.Last, endPool(ctx, in.Spec)
 		}
 
 		if err := awaitLook(ctx, specs, &in); err != nil {
