@@ -78,7 +78,7 @@ func (r *rig) do(method, path, body string, headers ...string) (int, http.Header
 	req, err := http.NewRequestWithContext(r.t.Context(), method, r.url+path, strings.NewReader(body))
 	require.NoError(r.t, err)
 	// the reference server may close a kept connection when the next request arrives
-	req.Close = true
+	req.Close = r.srv == nil
 	if body != "" {
 		req.Header.Set("Content-Type", "application/json")
 	}

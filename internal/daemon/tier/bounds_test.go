@@ -167,3 +167,30 @@ func TestRequestsThatAreNotHTTPAreRefused(t *testing.T) {
 		require.Equal(t, http.StatusOK, status)
 	}
 }
+
+// A client that closes its connection after the request sees a reply that comes before its body is read.
+func TestRefusalsReachClientsThatClose(t *testing.T) {
+	t.Parallel()
+	c, err := net.Dial("tcp", bounded(t, 1))
+	require.NoError(t, err)
+
+	defer c.Close()
+
+	require.NoError(t, c.SetDeadline(time.Now().Add(time.Minute)))
+	_, err = io.WriteString(c, "POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 200000\r\n\r\n")
+	require.NoError(t, err)
+
+	for range 2000 {
+		_, err := io.WriteString(c, strings.Repeat("x", 100))
+		require.NoError(t, err)
+	}
+
+	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+	require.NoError(t, err)
+
+	defer resp.Body.Close()
+
+	body, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	require.Equal(t, "here", string(body))
+}

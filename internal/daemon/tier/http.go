@@ -26,7 +26,7 @@ func ServeWith(l net.Listener, h http.Handler, configure func(*http.Server)) Par
 	// canceled by stop
 	ctx, cancel := context.WithCancelCause(context.Background())
 	srv := &http.Server{
-		Handler:           refuseOver(h),
+		Handler:           readRest(refuseOver(h)),
 		ConnContext:       listen.ConnContext,
 		ConnState:         listen.ConnState,
 		ReadHeaderTimeout: 10 * time.Second,
@@ -85,6 +85,24 @@ func refuseOver(next http.Handler) http.Handler {
 		w.WriteHeader(http.StatusServiceUnavailable)
 		// the client may be gone
 		_, _ = io.WriteString(w, `{"detail":"Too many connections"}`)
+	})
+}
+
+// mostRest is what of a request's body is read after the reply: as much as the standard library reads where the
+// connection stays open.
+const mostRest = 256 << 10
+
+// readRest reads the body of a request that next has refused unread, if the client wants the connection closed after it.
+// The standard library does not: the close then resets the connection, and the client may never see the reply. A body
+// over the bound makes the server wait half a second before it closes.
+func readRest(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		next.ServeHTTP(w, r)
+
+		if r.Close {
+			// the client may be gone
+			_, _ = io.Copy(io.Discard, http.MaxBytesReader(w, r.Body, mostRest))
+		}
 	})
 }
 
