@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"sync"
@@ -52,6 +53,7 @@ type Options struct {
 type Server struct {
 	address  string
 	inner    temporal.Server
+	block    io.Closer
 	lock     *filelock.Lock
 	failed   chan error
 	stopping atomic.Bool
@@ -146,7 +148,7 @@ func (s *Server) Stop(ctx context.Context) error {
 	go func() {
 		var err error
 
-		s.stop.Do(func() { err = errors.Join(s.inner.Stop(), s.lock.Release()) })
+		s.stop.Do(func() { err = errors.Join(s.inner.Stop(), s.block.Close(), s.lock.Release()) })
 
 		done <- err
 	}()

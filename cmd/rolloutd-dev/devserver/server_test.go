@@ -228,18 +228,12 @@ func TestPortTakenAfterItWasChosen(t *testing.T) {
 	taken := func(upTo int) devserver.Options {
 		tries = 0
 
-		return devserver.ChoosingPorts(
-			options(t.TempDir()),
-			func(front int, free func(int) ([4]int, error)) ([4]int, error) {
-				ports, err := free(front)
-				if tries++; tries <= upTo {
-					// the port of another Temporal service in each attempt
-					ports[tries%len(ports)] = l.Addr().(*net.TCPAddr).Port
-				}
-
-				return ports, err
-			},
-		)
+		return devserver.ChoosingPorts(options(t.TempDir()), func(ports *[4]int) {
+			if tries++; tries <= upTo {
+				// the port of another Temporal service in each attempt
+				ports[tries%len(ports)] = l.Addr().(*net.TCPAddr).Port
+			}
+		})
 	}
 	// another process may take a port in one more attempt
 	srv, err := devserver.Start(t.Context(), taken(3))
@@ -254,6 +248,26 @@ func TestPortTakenAfterItWasChosen(t *testing.T) {
 	_, err = devserver.Start(t.Context(), taken(1000))
 	require.ErrorIs(t, err, syscall.EADDRINUSE)
 	require.Equal(t, 5, tries, "it gives up")
+}
+
+// Servers that start at the same time choose different ports, before any of them listens on its own.
+func TestPortsOfManyServersDiffer(t *testing.T) {
+	t.Parallel()
+
+	chosen := map[int]bool{}
+
+	for range 200 {
+		ports, block, err := devserver.FreePorts()
+		require.NoError(t, err)
+
+		defer block.Close()
+
+		for _, port := range ports[1:] {
+			require.False(t, chosen[port], "%d is chosen twice", port)
+
+			chosen[port] = true
+		}
+	}
 }
 
 // serve starts a server with a worker. Both stop when the test ends.

@@ -32,16 +32,17 @@ func start(ctx context.Context, file string, o Options) (*Server, error) {
 	}
 
 	for try := 1; ; try++ {
-		ports, err := choose(o.Port)
+		ports, block, err := choose(o.Port)
 		if err != nil {
 			return nil, err
 		}
 
-		s := &Server{address: address(ports[0]), failed: make(chan error, 1)}
+		s := &Server{address: address(ports[0]), block: block, failed: make(chan error, 1)}
 		if err = s.run(db, ports, o); err == nil {
 			return s, nil
 		}
 
+		err = errors.Join(err, block.Close())
 		if try == startTries || !errors.Is(err, syscall.EADDRINUSE) {
 			return nil, err
 		}
