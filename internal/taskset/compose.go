@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"maps"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -66,34 +65,14 @@ var (
 	}
 )
 
-// composeVariables are those that Harbor sets for the compose file of a task.
-var composeVariables = map[string]string{
-	"CONTEXT_DIR":             ".",
-	"MAIN_IMAGE_NAME":         "",
-	"PREBUILT_IMAGE_NAME":     "",
-	"TEST_DIR":                "/tests",
-	"CPUS":                    "0",
-	"MEMORY":                  "",
-	"NETWORK_MODE":            "bridge",
-	"ENV_VERIFIER_LOGS_PATH":  "/logs/verifier",
-	"ENV_AGENT_LOGS_PATH":     "/logs/agent",
-	"ENV_ARTIFACTS_PATH":      "/logs/artifacts",
-	"HOST_VERIFIER_LOGS_PATH": harborMount,
-	"HOST_AGENT_LOGS_PATH":    harborMount,
-	"HOST_ARTIFACTS_PATH":     harborMount,
-}
-
-// harborMount stands for a folder that Harbor mounts, which a task here has of its own.
-const harborMount = "./.harbor"
-
-// parseCompose reads a compose file.
-func parseCompose(text string) (f composeFile, err error) {
+// parseCompose reads a compose file with these variables.
+func parseCompose(text string, variables map[string]string) (f composeFile, err error) {
 	var root yaml.Node
 	if err := yaml.Unmarshal([]byte(text), &root); err != nil {
 		return f, composeError(err)
 	}
 
-	if err := interpolate(&root); err != nil {
+	if err := interpolate(&root, variables); err != nil {
 		return f, err
 	}
 
@@ -112,65 +91,6 @@ func composeError(err error) error {
 	default:
 		return errors.New(strings.TrimPrefix(err.Error(), "yaml: "))
 	}
-}
-
-// composeVariable is a use of a variable in a value.
-var composeVariable = regexp.MustCompile(
-	`\$(?:\$|([A-Za-z_][A-Za-z0-9_]*)|\{([A-Za-z_][A-Za-z0-9_]*)(?::?-([^}]*))?\}|)`,
-)
-
-// interpolate replaces the variables in all values. A task gets no variable of the host, so a variable has a default or
-// is one of Harbor's own.
-func interpolate(n *yaml.Node) error {
-	if n.Kind == yaml.ScalarNode && strings.Contains(n.Value, "$") {
-		return interpolateValue(n)
-	}
-
-	for i, child := range n.Content {
-		if n.Kind == yaml.MappingNode && i%2 == 0 {
-			// a name
-			continue
-		}
-
-		if err := interpolate(child); err != nil {
-			return err
-		}
-	}
-
-	return nil
-}
-
-func interpolateValue(n *yaml.Node) error {
-	var unknown error
-
-	n.Value = composeVariable.ReplaceAllStringFunc(n.Value, func(use string) string {
-		found := composeVariable.FindStringSubmatch(use)
-		name := found[1] + found[2]
-
-		known, ok := composeVariables[name]
-
-		switch {
-		case use == "$$":
-			return "$"
-		case ok && (known != "" || found[3] == ""):
-			return known
-		case strings.Contains(use, "-"):
-			return found[3]
-		}
-
-		unknown = fmt.Errorf(
-			"line %d: %s: must be a value or have a default (${%s:-value}): a task gets no variable of the host",
-			n.Line, use, cmp.Or(name, "NAME"))
-
-		return ""
-	})
-
-	if n.Style == 0 {
-		// it may be a number now
-		n.Tag = ""
-	}
-
-	return unknown
 }
 
 // composeWords is a command: a list, or a text that is split at spaces as by a shell.
@@ -420,9 +340,9 @@ type composeReader struct {
 // composeName is the one name of a compose file that Harbor reads: a docker-compose.yml is a file of the task.
 const composeName = "docker-compose.yaml"
 
-// compose reads the compose file of environment/ and returns its services, and what it says about the agent's own
-// sandbox. It is nil without a file.
-func (h *harborReader) compose(t *Task) *composeReader {
+// compose reads the compose file of environment/ with the variables of the environment, and returns its services, and what
+// it says about the agent's own sandbox. It is nil without a file.
+func (h *harborReader) compose(t *Task, env map[string]string) *composeReader {
 	name := path.Join(environmentFolder, composeName)
 
 	text, err := readFile(h.folder, name, maxCompose)
@@ -432,7 +352,7 @@ func (h *harborReader) compose(t *Task) *composeReader {
 
 	c := &composeReader{harborReader: h, path: name, task: t}
 	if err == nil {
-		c.file, err = parseCompose(text)
+		c.file, err = parseCompose(text, composeVariables(env))
 	}
 
 	if err != nil {
@@ -522,6 +442,10 @@ func (c *composeReader) environment(s *harborSettings) {
 
 	if e.Memory == "" {
 		e.MemoryMB = cmp.Or(e.MemoryMB, float64(memory))
+	}
+
+	if err := rollout.CheckEnv(at+"environment", m.Environment); err != nil {
+		c.refuse("%s: %v", c.path, err)
 	}
 
 	env := maps.Clone(map[string]string(m.Environment))

@@ -133,6 +133,51 @@ func TestComposeOfMain(t *testing.T) {
 	require.Equal(t, "/app", other.Arguments()["sandbox"].(map[string]any)["workdir"])
 }
 
+// Variables of a compose file have the values of the task's environment, or the defaults that the file gives them, as the
+// compose specification says.
+func TestComposeVariables(t *testing.T) {
+	t.Parallel()
+
+	for text, want := range map[string]string{
+		"$A-b":                       "toml-b",
+		"${A}$$A$${A}":               "toml$A${A}",
+		"${A:-x} ${A-x} ${A:?x}":     "toml toml toml",
+		"${NO:-x} ${NO-x} ${NO:-}":   "x x ",
+		"${MEMORY:-x}${MEMORY-x}":    "x",
+		"${NO:-${NONE:-x}}!":         "x!",
+		"${NO:-${NONE:-${A}}}":       "toml",
+		"${NO:-$A}":                  "toml",
+		"${A:-${NONE}}":              "toml",
+		"${NO:-{\"a\": {\"b\": 1}}}": `{"a": {"b": 1}}`,
+		"${A:+x$A}${A+x}":            "xtomlx",
+		"${NO:+x}${NO+x}":            "",
+		"${MEMORY:+x}${MEMORY+x}":    "x",
+		"${NO:-a:-b}":                "a:-b",
+		"${NO:-a-b?c}":               "a-b?c",
+		"a } {b}":                    "a } {b}",
+	} {
+		task, err := open(t, folder(t, withCompose("services: {db: {image: x, environment: {V: '"+text+"'}}}"))).Task(0)
+		require.NoError(t, err, text)
+		require.Equal(t, want, task.Sandbox["services"].([]rollout.Service)[0].Env["V"], text)
+	}
+
+	for text, want := range map[string]string{
+		"$NO":                           "line 1: $NO: must be a value or have a default (${NO:-value})",
+		"${NO:-${NONE}}":                "${NONE}: must be a value or have a default",
+		"${NO:?set it}":                 "${NO}: must have a value, which a task gets from no variable of the host: set it",
+		"${NO?}":                        "${NO}: must have a value",
+		"$":                             "$: must be a value or have a default (${NAME:-value})",
+		"${A/a/b}":                      "${A/a/b}: must be a value",
+		"${A:}":                         "${A:}: must be a value",
+		"${}":                           "${}: must be a value",
+		"${A:-x":                        "${A:-x: must end with a }",
+		strings.Repeat("${NO:-", 30000): "must end with a }, after at most 20 within it",
+	} {
+		_, err := open(t, folder(t, withCompose("services: {db: {image: x, environment: {V: '"+text+"'}}}"))).Task(0)
+		require.ErrorContains(t, err, want, text)
+	}
+}
+
 // Builds of a folder with other values for ARG give other images.
 func TestComposeBuildArguments(t *testing.T) {
 	t.Parallel()

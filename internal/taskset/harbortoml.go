@@ -134,7 +134,9 @@ func (h *harborReader) settings(t *Task) []harborStep {
 	h.verifierEnv = h.variables("verifier.env", s.Verifier.Env)
 	h.solutionEnv = h.variables("solution.env", s.Solution.Env)
 
-	compose := h.compose(t)
+	s.Environment.Env = h.variables("environment.env", s.Environment.Env)
+
+	compose := h.compose(t, s.Environment.Env)
 	if compose != nil {
 		compose.environment(&s)
 	} else {
@@ -170,8 +172,8 @@ func (h *harborReader) sandbox(t *Task, s harborSettings, compose *composeReader
 		args["grade_paths"] = []string{rollout.PublishDir}
 	}
 
-	if env := h.variables("environment.env", e.Env); len(env) > 0 {
-		args["env"] = env
+	if len(e.Env) > 0 {
+		args["env"] = e.Env
 	}
 
 	disk := cmp.Or(int(e.StorageMB), h.mebibytes("environment.storage", e.Storage))
