@@ -13,8 +13,8 @@ import (
 )
 
 // harborHabits is a Harbor task with what authors take for granted: the solution finds files beside it by its own path, the
-// tests replace what the image has in /logs and /tests, and another program than test.sh writes the rewards. The work is
-// also in a second place.
+// tests replace what the image has in /logs and /tests, and another program than test.sh writes the rewards. The WORKDIR of the
+// image is a link. The work is also in a second place.
 func harborHabits(second string) map[string]string {
 	return map[string]string{
 		"task.toml":      "",
@@ -61,7 +61,8 @@ func TestHarborHabits(t *testing.T) {
 			writeFiles(t, dir, harborHabits(second))
 
 			root := filepath.Join(dir, "environment/root")
-			require.NoError(t, os.MkdirAll(root, 0o755))
+			require.NoError(t, os.MkdirAll(filepath.Join(root, "srv/app"), 0o755))
+			require.NoError(t, os.Symlink("srv/app", filepath.Join(root, "app")))
 			require.NoError(t, errors.Join(imagetest.Fill(root, imagetest.Programs()), imagetest.Glibc(root)))
 			buildTask(t, srv, dir)
 

@@ -167,6 +167,16 @@ func (c unstarted) stat(path string) (fs.FileMode, bool, error) {
 	return got.Stat.Mode, true, err
 }
 
+// link returns where a link leads in the image, without further links; "": the path is no link.
+func (c unstarted) link(path string) (string, error) {
+	got, err := c.docker.ContainerStatPath(c.ctx, c.id, client.ContainerStatPathOptions{Path: path})
+	if cerrdefs.IsNotFound(err) {
+		return "", nil
+	}
+
+	return got.Stat.LinkTarget, err
+}
+
 func (c unstarted) tree(path string) (io.ReadCloser, error) {
 	got, err := c.docker.CopyFromContainer(c.ctx, c.id, client.CopyFromContainerOptions{SourcePath: path})
 	return got.Content, err

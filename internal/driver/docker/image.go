@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"path"
 	"runtime"
 	"strings"
 
@@ -108,7 +109,7 @@ func (d *Driver) checkUser(ctx context.Context, spec driver.Spec) error {
 	return err
 }
 
-// accountFiles reads accounts from an image of the daemon, in a container that is created on demand and never runs.
+// accountFiles reads accounts and links from an image of the daemon, in a container that is created on demand and never runs.
 type accountFiles struct {
 	ctx  context.Context
 	d    *Driver
@@ -122,20 +123,52 @@ func (f *accountFiles) FirstNoFolder(string) (string, fs.FileMode, error) { retu
 // HoldsPrograms implements guest.Files. Folders are looked through in the container.
 func (f *accountFiles) HoldsPrograms(string) (bool, error) { return false, nil }
 
+// Resolve implements guest.Files.
+func (f *accountFiles) Resolve(p string) (string, error) {
+	c, err := f.container()
+	if err != nil {
+		return "", err
+	}
+
+	at := "/"
+	for part := range strings.SplitSeq(p, "/") {
+		at = path.Join(at, part)
+
+		target, err := c.link(at)
+		if err != nil {
+			return "", f.d.failed(err, "look into the image")
+		}
+
+		at = cmp.Or(target, at)
+	}
+
+	return at, nil
+}
+
 // ReadFile implements guest.Files.
 func (f *accountFiles) ReadFile(path string, most int64) ([]byte, error) {
+	c, err := f.container()
+	if err != nil {
+		return nil, err
+	}
+
+	data, err := c.file(path, most)
+
+	return data, f.d.failed(err, "look into the image")
+}
+
+// container returns the container, and creates it at the first call.
+func (f *accountFiles) container() (unstarted, error) {
 	if f.id == "" {
 		id, err := f.d.unstarted(f.ctx, f.base)
 		if err != nil {
-			return nil, f.d.failed(err, "look into the image")
+			return unstarted{}, f.d.failed(err, "look into the image")
 		}
 
 		f.id = id
 	}
 
-	data, err := unstarted{f.ctx, f.d.docker, f.id}.file(path, most)
-
-	return data, f.d.failed(err, "look into the image")
+	return unstarted{f.ctx, f.d.docker, f.id}, nil
 }
 
 func (f *accountFiles) close() error {

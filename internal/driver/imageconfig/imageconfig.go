@@ -25,7 +25,12 @@ type Guest struct {
 
 	// the root file system except Writable is read-only, so that no grading program can be changed
 	Verifier bool
-	Workdir  string
+
+	// without links
+	Workdir string
+
+	// the path by which the task or the image names the workdir
+	named string
 
 	// further folders that are copied to the verifier
 	Graded []string
@@ -48,10 +53,11 @@ type Image struct {
 }
 
 // Files are those of an image. FirstNoFolder returns the first part of a path that exists in the image and
-// is not a folder, and its type; "": none. ReadFile reads a regular file; fs.ErrNotExist: there is none;
-// fault.Invalid: it is too long. HoldsPrograms is launcher.HoldsPrograms of the image.
+// is not a folder, and its type; "": none. Resolve follows the links of a path. ReadFile reads a regular file; fs.ErrNotExist:
+// there is none; fault.Invalid: it is too long. HoldsPrograms is launcher.HoldsPrograms of the image.
 type Files interface {
 	FirstNoFolder(path string) (string, fs.FileMode, error)
+	Resolve(path string) (string, error)
 	ReadFile(path string, most int64) ([]byte, error)
 	HoldsPrograms(path string) (bool, error)
 }
@@ -67,6 +73,12 @@ func Stored(use *image.Use) *Image {
 
 // stored are the files of an image of the store.
 type stored struct{ *image.Use }
+
+// Resolve implements Files.
+func (s stored) Resolve(p string) (string, error) {
+	at, err := s.Use.Resolve(p)
+	return path.Join("/", at), err
+}
 
 // HoldsPrograms implements Files.
 func (s stored) HoldsPrograms(p string) (bool, error) {
@@ -118,6 +130,10 @@ func Of(use *Image, spec driver.Spec, separate bool) (Guest, error) {
 		}
 	}
 
+	if err := g.resolveWorkdir(use.Files); err != nil {
+		return g, err
+	}
+
 	g.Graded = spec.GradePaths
 	if err := g.CheckFolders(use.Files.FirstNoFolder); err != nil {
 		return g, err
@@ -130,6 +146,26 @@ func Of(use *Image, spec driver.Spec, separate bool) (Guest, error) {
 	}
 
 	return g, err
+}
+
+// resolveWorkdir follows the links by which the image reaches the workdir, as a container does.
+func (g *Guest) resolveWorkdir(files Files) error {
+	if g.Workdir == "" {
+		return nil
+	}
+
+	if err := rollout.CheckWorkdir("workdir", g.Workdir); err != nil {
+		return err
+	}
+
+	at, err := files.Resolve(g.Workdir)
+	if err != nil {
+		return fault.Wrap(fault.Unavailable, err, "look for %s in the image", g.Workdir)
+	}
+
+	g.named, g.Workdir = g.Workdir, at
+
+	return nil
 }
 
 // gradable keeps the folders that the verifier gets. Its programs, and what these load, must not come from
@@ -290,8 +326,8 @@ func changesShell(name string) bool {
 
 // holds reports whether a value names a folder that the agent can write to.
 func (g *Guest) holds(value string) bool {
-	for _, folder := range append([]string{wire.AgentHome, "/tmp", "/var/tmp", "/run", "/dev/shm"}, g.Writable()...) {
-		if strings.Contains(value, folder) {
+	for _, folder := range append([]string{wire.AgentHome, "/tmp", "/var/tmp", "/run", "/dev/shm", g.named}, g.Writable()...) {
+		if folder != "" && strings.Contains(value, folder) {
 			return true
 		}
 	}

@@ -60,7 +60,7 @@ func FillUsersImage(folder string) error {
 		err = errors.Join(err, os.Mkdir(full, 0o700), os.Chmod(full, f.mode), os.Chown(full, f.uid, f.gid))
 	}
 
-	return err
+	return errors.Join(err, linkApp(folder))
 }
 
 // RootGroups are the groups of the suite that hold for an agent that is root of its image, with

@@ -44,6 +44,16 @@ func FillAppImage(folder string) error {
 		err,
 		os.Symlink("main", filepath.Join(folder, "app/same")),
 		os.Symlink("/srv", filepath.Join(folder, "way")),
+		linkApp(folder),
+	)
+}
+
+// linkApp adds further paths of the application, and one of the system's programs.
+func linkApp(folder string) error {
+	return errors.Join(
+		os.Symlink("app", filepath.Join(folder, "linked")),
+		os.Symlink("/srv/../linked", filepath.Join(folder, "again")),
+		os.Symlink("/usr", filepath.Join(folder, "system")),
 	)
 }
 
@@ -183,7 +193,7 @@ func (p *Place) assertLinksOfWork(verifier *Place) {
 }
 
 // The home and /tmp have what the image has there, for the agent and beside the verifier. Each may be the workdir, or have
-// it: then it goes to the verifier as the agent left it. A /tmp that is not graded is the image's for the verifier.
+// it, and the image may reach it through links: then it goes to the verifier as the agent left it. A /tmp that is not graded is the image's for the verifier.
 func imageHome(t *testing.T, h Harness) {
 	for _, image := range []rollout.Sandbox{
 		{Image: h.AppImage}, {Image: h.UsersImage, User: rollout.UserRoot}, {Image: h.UsersImage, User: rollout.UserOfImage},
@@ -192,7 +202,7 @@ func imageHome(t *testing.T, h Harness) {
 			continue
 		}
 
-		for _, workdir := range []string{"/app", "/home/user", "/home/user/app", "/tmp", "/tmp/x"} {
+		for _, workdir := range []string{"/app", "/linked", "/again", "/home/user", "/home/user/app", "/tmp", "/tmp/x"} {
 			s := image
 			s.Workdir = workdir
 			t.Run(s.User+workdir, func(t *testing.T) { h.homeOfImage(t, s) })
@@ -239,7 +249,8 @@ func (p *Place) inWorkdir(script string) Ran {
 	return p.End(name)
 }
 
-// A folder that the image reaches through a link, and a path that is not a folder, are refused before anything runs.
+// A graded folder that the image reaches through a link, a path that is not a folder, and a folder of the system, also as
+// the workdir by a link, are refused before anything runs.
 func imageRefused(t *testing.T, h Harness) {
 	if h.AppImage == "" {
 		t.Skip("the driver takes nothing from an image")
@@ -247,7 +258,8 @@ func imageRefused(t *testing.T, h Harness) {
 
 	b := sandbox.New(h.Open(t), sandbox.Options{Defaults: small(driver.Spec{})})
 	for want, s := range map[string]rollout.Sandbox{
-		"workdir: /way is a link in the image":               {Workdir: "/way/data"},
+		"grade_paths: /way is a link in the image":           {GradePaths: []string{"/way/data"}},
+		"files do not go to the verifier; got /usr/x":        {Workdir: "/system/x"},
 		"grade_paths: /app/same is a link in the image":      {GradePaths: []string{"/app/same"}},
 		"grade_paths: /app/main of the image is not a fold":  {GradePaths: []string{"/app/main/x"}},
 		"workdir: must be outside the folders of the system": {Workdir: "/usr/bin"},
