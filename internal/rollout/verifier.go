@@ -356,6 +356,9 @@ func (v Verifier) validCollect() error {
 // PublishDir is where Harbor's agents may leave files for the verifier without being told.
 const PublishDir = "/logs/artifacts"
 
+// ImageWorkdir is the variable of a verifier that has the WORKDIR of its sandbox's image, if that names one.
+const ImageWorkdir = "ROLLOUTD_IMAGE_WORKDIR"
+
 // ownFolder reports whether a path is below a folder that each sandbox has for itself and that the work may write.
 func ownFolder(p string) bool {
 	return strings.HasPrefix(p, Home+"/") || strings.HasPrefix(p, TmpDir+"/")

@@ -86,8 +86,8 @@ type harborReader struct {
 	// variables of the test script, and of solve.sh
 	verifierEnv, solutionEnv map[string]string
 
-	// where the test script starts; "": the working directory
-	verifierWorkdir string
+	// a line of shell with which the test script goes to where it starts; "": it is there
+	enter string
 
 	// bytes of solutions and tests that may still be in the task itself
 	inline int
@@ -221,7 +221,7 @@ func (h *harborReader) tests(
 	}
 
 	name := folders[len(folders)-1] + "/" + testScript
-	script = withLine(texts[testScript], h.shellOptions(name, texts[testScript])+exports(env)+changeFolder(h.verifierWorkdir))
+	script = withLine(texts[testScript], h.shellOptions(name, texts[testScript])+exports(env)+h.enter)
 	delete(texts, testScript)
 
 	if script == "" {

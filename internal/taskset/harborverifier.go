@@ -48,9 +48,12 @@ func (h *harborReader) separate(t *Task, s harborSettings) {
 		return
 	}
 
-	image := h.verifierImage(t, s, e)
-	h.verifierWorkdir = cmp.Or(h.verifierWorkdir, "/")
+	h.enter = enterFolder(s.Environment.Workdir)
+	if v.Environment != nil {
+		h.enter = enterFolder(e.Workdir)
+	}
 
+	image := h.verifierImage(t, s, e)
 	if image == "" {
 		return
 	}
@@ -75,10 +78,8 @@ func (h *harborReader) separate(t *Task, s harborSettings) {
 	h.verifierSize(s.Environment, e)
 }
 
-// verifierImage returns the name of the verifier's image, and sets its build and its working directory.
+// verifierImage returns the name of the verifier's image, and sets its build.
 func (h *harborReader) verifierImage(t *Task, s harborSettings, e harborEnvironment) string {
-	h.verifierWorkdir = e.Workdir
-
 	if _, err := fs.Stat(h.folder, path.Join(testsFolder, composeName)); err == nil && e.DockerImage == "" {
 		h.refuse("%s/%s: services beside the verifier's image are not supported", testsFolder, composeName)
 	}
@@ -88,19 +89,12 @@ func (h *harborReader) verifierImage(t *Task, s harborSettings, e harborEnvironm
 	}
 
 	if t.VerifierBuild = h.build(testsFolder, dockerfileName, cmp.Or(e.BuildSec, s.Environment.BuildSec)); t.VerifierBuild != nil {
-		h.verifierWorkdir = cmp.Or(e.Workdir, h.workdirOf(testsFolder+"/"+dockerfileName))
 		return t.VerifierBuild.Image
 	}
 
 	if s.Environment.DockerImage == "" {
 		h.refuse("%s: verifier.environment_mode: %s needs an image: verifier.environment.docker_image, %s/Dockerfile or that of the task",
 			harborFile, modeSeparate, testsFolder)
-	}
-
-	if t.Build != nil {
-		h.verifierWorkdir = cmp.Or(e.Workdir, s.Environment.Workdir, h.workdirOf(environmentFolder+"/"+dockerfileName))
-	} else {
-		h.verifierWorkdir = cmp.Or(e.Workdir, s.Environment.Workdir)
 	}
 
 	return s.Environment.DockerImage
@@ -211,10 +205,10 @@ func (h *harborReader) collect(given []harborCollect) []map[string]any {
 	return all
 }
 
-// changeFolder is a line of shell that goes to a folder if there is one; "": none.
-func changeFolder(folder string) string {
+// enterFolder is a line of shell that goes to a folder; "": to that of the image.
+func enterFolder(folder string) string {
 	if folder == "" {
-		return ""
+		return `cd "${` + rollout.ImageWorkdir + `:-/}"; `
 	}
 
 	return "cd " + shellQuote(folder) + "; "

@@ -33,7 +33,12 @@ func TestHarborVerifierSize(t *testing.T) {
 func TestHarborSeparateVerifier(t *testing.T) {
 	t.Parallel()
 
-	const dockerfile = "FROM x AS a\nENV OLD=/old\nWORKDIR $OLD\nWORKDIR grader\nFROM a\nWORKDIR $HERE\n"
+	const (
+		dockerfile = "FROM x\nRUN y\n"
+
+		// where the image says, which may be only in its base
+		ofImage = "cd \"${ROLLOUTD_IMAGE_WORKDIR:-/}\"; \n"
+	)
 
 	for name, c := range map[string]struct {
 		files        map[string]string
@@ -45,7 +50,7 @@ func TestHarborSeparateVerifier(t *testing.T) {
 				"task.toml":        separateSettings(`artifacts = ["/app/out.txt", {source = "/srv/data/", destination = "d"}]`, "", ""),
 				"tests/Dockerfile": dockerfile,
 			},
-			image: taskset.BuiltImages, start: "#!/bin/bash\ncd '/old/grader'; \n",
+			image: taskset.BuiltImages, start: "#!/bin/bash\n" + ofImage,
 			artifacts: []string{"/logs/artifacts", "/app/out.txt", "/srv/data"},
 		},
 		"image": {
@@ -58,13 +63,20 @@ func TestHarborSeparateVerifier(t *testing.T) {
 		},
 		"that of the task": {
 			files: map[string]string{"task.toml": separateSettings(`artifacts = ["/logs/artifacts"]`, "", "")},
-			image: "app:1", start: "#!/bin/bash\ncd '/'; \necho", artifacts: []string{"/logs/artifacts"},
+			image: "app:1", start: "#!/bin/bash\n" + ofImage, artifacts: []string{"/logs/artifacts"},
+		},
+		"in the task's workdir": {
+			files: map[string]string{
+				"task.toml":        "[environment]\ndocker_image = \"app:1\"\nworkdir = \"/w\"\n[verifier]\nenvironment_mode = \"separate\"\n",
+				"tests/Dockerfile": dockerfile,
+			},
+			image: taskset.BuiltImages, start: "#!/bin/bash\ncd '/w'; \n", artifacts: []string{"/logs/artifacts"},
 		},
 		"by its environment": {
 			files: map[string]string{
 				"task.toml": "[verifier.environment]\ndocker_image = \"grader:1\"\n",
 			},
-			image: "grader:1", start: "#!/bin/bash\ncd '/'; \necho", artifacts: []string{"/logs/artifacts"},
+			image: "grader:1", start: "#!/bin/bash\n" + ofImage, artifacts: []string{"/logs/artifacts"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -141,6 +141,10 @@ func Of(use *Image, spec driver.Spec, separate bool) (Guest, error) {
 
 	g.setEnv(use.Env, spec)
 
+	if g.Verifier && path.IsAbs(use.Workdir) && !strings.ContainsRune(use.Workdir, 0) {
+		g.Env.Verifier[rollout.ImageWorkdir] = use.Workdir
+	}
+
 	if g.Verifier {
 		g.Changed, err = g.gradable(spec.Changed, use)
 	}
