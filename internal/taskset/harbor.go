@@ -33,7 +33,8 @@ const (
 // step below steps/.
 //
 // A task that names an image, or has a Dockerfile, gets the image, as root, with its working directory and its
-// environment variables. For others the files of environment/ are put into the working directory.
+// environment variables. Without a Dockerfile and a compose file, the files of environment/ are put into the working
+// directory.
 func readHarbor(folder fs.FS, source string) (Task, error) {
 	t := Task{Uploads: map[string]string{}, Local: map[string]string{}}
 	h := harborReader{
@@ -43,9 +44,9 @@ func readHarbor(folder fs.FS, source string) (Task, error) {
 
 	steps := h.settings(&t)
 
-	if t.Sandbox["image"] == nil {
+	if !h.has(environmentFolder+"/"+dockerfileName) && !h.has(environmentFolder+"/"+composeName) {
 		// these are kept beside the task in any case
-		t.Files = h.texts(t.Uploads, "environment", h.files("environment"), "")
+		t.Files = h.texts(t.Uploads, environmentFolder, h.files(environmentFolder), "")
 	}
 
 	if len(steps) > 0 {
@@ -96,6 +97,12 @@ type harborReader struct {
 	left  int64
 	count int
 	errs  []error
+}
+
+// has reports whether the task has a file.
+func (h *harborReader) has(name string) bool {
+	_, err := fs.Stat(h.folder, name)
+	return err == nil
 }
 
 func (h *harborReader) refuse(format string, args ...any) {

@@ -176,6 +176,24 @@ func TestHarborImage(t *testing.T) {
 	}
 }
 
+// The files of an image's task are in the working directory if nothing says how to build them in, as in Harbor.
+func TestFilesBesideAnImage(t *testing.T) {
+	t.Parallel()
+
+	files := map[string]string{"data.txt": "1\n", "docs/readme.md": "x\n"}
+
+	for name, want := range map[string]any{"": files, "environment/Dockerfile": nil, "environment/docker-compose.yaml": nil} {
+		changes := map[string]string{"task.toml": "[environment]\ndocker_image = \"app:1\"\n"}
+		if name != "" {
+			changes[name] = "services: {}"
+		}
+
+		task, err := open(t, folder(t, harborTask(changes))).Task(0)
+		require.NoError(t, err)
+		require.Equal(t, want, task.Arguments()["upload_files"], name)
+	}
+}
+
 // The agent runs as the user that the task names, by name or by number.
 func TestHarborUser(t *testing.T) {
 	t.Parallel()

@@ -80,7 +80,7 @@ func (h *harborReader) separate(t *Task, s harborSettings) {
 
 // verifierImage returns the name of the verifier's image, and sets its build.
 func (h *harborReader) verifierImage(t *Task, s harborSettings, e harborEnvironment) string {
-	if _, err := fs.Stat(h.folder, path.Join(testsFolder, composeName)); err == nil && e.DockerImage == "" {
+	if h.has(path.Join(testsFolder, composeName)) && e.DockerImage == "" {
 		h.refuse("%s/%s: services beside the verifier's image are not supported", testsFolder, composeName)
 	}
 
