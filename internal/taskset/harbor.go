@@ -52,7 +52,7 @@ func readHarbor(folder fs.FS, source string) (Task, error) {
 	if len(steps) > 0 {
 		h.steps(&t, steps)
 	} else {
-		t.Instruction = withoutCanary(h.text("instruction.md"))
+		t.Instruction = h.instruction("")
 		t.Solution = h.solution(&t, "solution")
 		t.TestScript, t.TestFiles = h.tests(t.Uploads, h.verifierEnv, "tests")
 		t.RewardRange = rollout.AnyReward()
@@ -97,6 +97,17 @@ type harborReader struct {
 	left  int64
 	count int
 	errs  []error
+}
+
+// instruction reads the instruction in a folder. It refuses an earlier conversation beside it, with which the agent would
+// begin.
+func (h *harborReader) instruction(folder string) string {
+	const earlier = "trajectory.json"
+	if h.has(path.Join(folder, earlier)) {
+		h.refuse("%s: is not supported: the agent begins without an earlier conversation", path.Join(folder, earlier))
+	}
+
+	return withoutCanary(h.text(path.Join(folder, "instruction.md")))
 }
 
 // has reports whether the task has a file.

@@ -373,6 +373,8 @@ func TestBrokenHarborTasks(t *testing.T) {
 			"environment/docker-compose.yaml": "services: {main: {build: {context: a, dockerfile: b}}}",
 		},
 		"instruction.md: must be text in UTF-8":             {"instruction.md": "\xff"},
+		": trajectory.json: is not supported":               {"trajectory.json": "{}"},
+		"steps/a/trajectory.json: is not supported":         {"task.toml": "[[steps]]\nname = \"a\"\n", "steps/a/trajectory.json": "{}"},
 		"environment.storage: must be a size such as":       {"task.toml": "[environment]\nstorage = \"much\"\n"},
 		"task.toml: environment.workdir: needs":             {"task.toml": "[environment]\nworkdir = \"/app\"\n"},
 		"steps/a/instruction.md: is missing":                {"task.toml": "[[steps]]\nname = \"a\"\n"},

@@ -81,7 +81,7 @@ func (h *harborReader) steps(t *Task, settings []harborStep) {
 func (h *harborReader) step(t *Task, field, folder string, s harborStep) Step {
 	step := Step{
 		Name:          s.Name,
-		Instruction:   withoutCanary(h.text(folder + "/instruction.md")),
+		Instruction:   h.instruction(folder),
 		Uploads:       map[string]string{},
 		AgentTimeoutS: s.Agent.TimeoutSec,
 		VerifierS:     cmp.Or(s.Verifier.TimeoutSec, harborVerifierTimeout),
