@@ -49,6 +49,14 @@ func parseRewards(file string, v rollout.Verifier) (all map[string]float64, rewa
 	for name, raw := range fields {
 		number := string(raw)
 
+		// as in Harbor, whose verifiers may write whether the tests passed
+		switch number {
+		case "true":
+			number = "1"
+		case "false":
+			number = "0"
+		}
+
 		value, err := strconv.ParseFloat(number, 64)
 		if err != nil || len(number) > maxReward || len(name) > rollout.MaxRewardName || !decimal.MatchString(number) {
 			return nil, 0, fmt.Sprintf("reward.json: %s: must be a number, got %s", quoteHead(name), quoteHead(number))

@@ -90,10 +90,11 @@ func TestParseRewards(t *testing.T) {
 			file: `null`,
 			says: "not a JSON object",
 		}, {file: `{"reward": NaN}`, says: "not a JSON object"}, {file: `{"reward": 1`, says: "not a JSON object"},
+		{file: `{"reward": true, "b": false}`, want: 1, count: 2}, {file: `{"reward": false}`, want: 0, count: 1},
 		{
 			file: `{"reward": "1"}`,
 			says: `"reward": must be a number, got "\"1\""`,
-		}, {file: `{"reward": true}`, says: "must be a number"},
+		}, {file: `{"reward": "true"}`, says: "must be a number"},
 		{file: `{"reward": null}`, says: "must be a number"}, {file: `{"reward": {"x": 1}}`, says: "must be a number"},
 		{
 			file: `{"reward": 1e999}`,
