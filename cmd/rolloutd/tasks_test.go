@@ -94,6 +94,22 @@ func TestTasksCheckNamesBrokenTasks(t *testing.T) {
 	require.Zero(t, code, errText)
 }
 
+// The failure of a build says nothing of the server's data folder, which is named where a build begins.
+func TestTasksBuildFails(t *testing.T) {
+	t.Parallel()
+
+	data := t.TempDir()
+	dir := taskFolder(t, map[string]string{
+		"task.toml": "", "instruction.md": "x", "tests/test.sh": "true\n", "environment/Dockerfile": "FROM scratch\nNOTHING x\n",
+	})
+
+	code, out, errText := rolloutd(t.Context(), map[string]string{"ROLLOUTD_DATA": data}, "tasks", "build", dir)
+	require.Equal(t, 1, code, errText)
+	require.Contains(t, out, "broken")
+	require.NotContains(t, out, "ROLLOUTD_DATA")
+	require.Contains(t, errText, "/environment for the data folder "+data+" (once; at most 10m0s)\n")
+}
+
 // The agents of a task file are those of the server.
 func TestTasksCheckKnowsEveryAgent(t *testing.T) {
 	t.Parallel()

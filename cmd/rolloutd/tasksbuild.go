@@ -114,7 +114,8 @@ func (b *taskImages) buildOne(ctx context.Context, t taskset.Build) error {
 		return err
 	}
 
-	fmt.Fprintf(b.s.err, "build %s of %s (once; at most %s)\n", t.Image, t.Folder, t.Timeout)
+	// a server with another data folder has other images
+	fmt.Fprintf(b.s.err, "build %s of %s for the data folder %s (once; at most %s)\n", t.Image, t.Folder, b.cfg.Data, t.Timeout)
 
 	timeout := t.Timeout
 	if b.flags.timeout != 0 {
@@ -125,10 +126,7 @@ func (b *taskImages) buildOne(ctx context.Context, t taskset.Build) error {
 		Folder: t.Folder, Dockerfile: t.Dockerfile, Name: t.Image, Args: t.Args, Output: b.s.err, Timeout: timeout,
 	})
 	if err != nil {
-		return fmt.Errorf(
-			"%s: %w\n  the image was looked for in the data folder %s; set ROLLOUTD_DATA if the server has another",
-			t.Folder, err, b.cfg.Data,
-		)
+		return fmt.Errorf("%s: %w", t.Folder, err)
 	}
 
 	b.built++
