@@ -129,7 +129,10 @@ func TestArtifacts(t *testing.T) {
 	g := &grading.Grader{Store: s, Sandboxes: boxes, Logger: slog.New(slog.DiscardHandler)}
 
 	const judge = `echo 0 > $VERIFIER_DIR/reward.txt; read a < %; read b < /golden/answer; ` +
-		`[ "$a" = "$b" ] && [ ! -e /data/old ] && [ ! -e /app/other ] && echo 1 > $VERIFIER_DIR/reward.txt`
+		`[ "$a" = "$b" ] && [ ! -e /data/old ] && [ ! -e /app/other ] && ` +
+		// the verifier may change its image, and the work may not
+		`echo 1 > /golden/made && ! run-as-agent bash -c 'echo 2 > /golden/made' && ! run-as-agent bash -c 'echo > /usr/bin/judge' && ` +
+		`read c < /golden/made && [ "$c" = 1 ] && judge /golden/answer && echo 1 > $VERIFIER_DIR/reward.txt`
 
 	for name, c := range map[string]struct {
 		agent, answer string

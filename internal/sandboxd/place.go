@@ -16,6 +16,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/sandboxd/prestart"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/process"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/runas"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/view"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
@@ -237,7 +238,7 @@ func openPlace() (*process.Table, *net.UnixListener, error) {
 		return nil, nil, err
 	}
 
-	if err := view.Separate(); err != nil {
+	if err := view.Separate(c.Env.Agent[runas.OwnImage] == "1"); err != nil {
 		return nil, nil, err
 	}
 

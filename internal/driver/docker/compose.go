@@ -314,6 +314,7 @@ func (d *Driver) encloseArgs(id string, spec driver.Spec, g imageconfig.Guest, i
 			Names:    g.Names(),
 			Changed:  g.Changed,
 			Verifier: g.Verifier,
+			OwnImage: g.OwnImage,
 			Writable: append([]string{wire.AgentHome, wire.Tmp}, g.Writable()...),
 		},
 	})

@@ -15,6 +15,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/image"
 	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/runas"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
@@ -25,6 +26,9 @@ type Guest struct {
 
 	// the root file system except Writable is read-only, so that no grading program can be changed
 	Verifier bool
+
+	// OwnImage is a verifier in an image of its own, which it may change: it is read-only for the work alone.
+	OwnImage bool
 
 	// without links
 	Workdir string
@@ -94,7 +98,10 @@ func (s stored) HoldsPrograms(p string) (bool, error) {
 // Of resolves the spec's fields about the image, which is nil if the spec names none. If users are not
 // separate, the agent cannot be root.
 func Of(use *Image, spec driver.Spec, separate bool) (Guest, error) {
-	g := Guest{Verifier: spec.IsVerifier(), Workdir: spec.Workdir, Hosts: spec.Hosts}
+	g := Guest{
+		Verifier: spec.IsVerifier(), OwnImage: spec.IsVerifier() && separate && spec.Env[runas.OwnImage] == "1",
+		Workdir: spec.Workdir, Hosts: spec.Hosts,
+	}
 	for _, v := range spec.Volumes {
 		g.Volumes = append(g.Volumes, v.Path)
 	}

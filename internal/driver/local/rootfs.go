@@ -20,7 +20,7 @@ func (d *Driver) root(c *composer) {
 	switch {
 	case c.launch.stage.Overlay != nil:
 		bind := "--bind"
-		if c.launch.guest.Verifier {
+		if g := c.launch.guest; g.Verifier && !g.OwnImage {
 			bind = "--ro-bind"
 		}
 

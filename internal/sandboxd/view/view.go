@@ -18,10 +18,17 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// Separate gives the place of the work a /proc of its own, and empty folders in place of the verifier's.
-func Separate() error {
+// Separate gives the place of the work a /proc of its own, and empty folders in place of the verifier's. A root file system
+// that only the verifier may write is read-only there.
+func Separate(rootOfVerifier bool) error {
 	if err := unix.Mount("", "/", "", unix.MS_PRIVATE|unix.MS_REC, ""); err != nil {
 		return fmt.Errorf("private mounts: %w", err)
+	}
+
+	if rootOfVerifier {
+		if err := remount("/", unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV); err != nil {
+			return err
+		}
 	}
 
 	verifier := filepath.Dir(wire.VerifierHome)
