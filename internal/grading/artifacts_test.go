@@ -110,7 +110,7 @@ func TestArtifacts(t *testing.T) {
 	require.NoError(t, err)
 	importImage(t, images, "app", map[string]string{"app/.keep": "", "data/.keep": ""})
 	importImage(t, images, "grader", map[string]string{
-		"app/answer.txt": "old\n", "data/old": "old\n", "golden/answer": "42\n",
+		"app/answer.txt": "old\n", "data/old": "old\n", "golden/answer": "42\n", "tests/made": "1\n", "tests/test.sh": "exit 9\n",
 		"usr/bin/judge": "#!/bin/bash\nread a < \"$1\"; read b < /golden/answer; [ \"$a\" = \"$b\" ]\n",
 	})
 
@@ -132,6 +132,8 @@ func TestArtifacts(t *testing.T) {
 		`[ "$a" = "$b" ] && [ ! -e /data/old ] && [ ! -e /app/other ] && ` +
 		// the verifier may change its image, and the work may not
 		`echo 1 > /golden/made && ! run-as-agent bash -c 'echo 2 > /golden/made' && ! run-as-agent bash -c 'echo > /usr/bin/judge' && ` +
+		// with what it has made for its tests
+		`run-as-agent bash -c '[ -e /golden/answer ] && [ ! -e /tests/made ]' && [ -e /tests/made ] && [ -e $TESTS_DIR/made ] && ` +
 		`read c < /golden/made && [ "$c" = 1 ] && judge /golden/answer && echo 1 > $VERIFIER_DIR/reward.txt`
 
 	for name, c := range map[string]struct {

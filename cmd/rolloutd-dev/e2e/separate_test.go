@@ -15,13 +15,14 @@ func separateTask() map[string]string {
 	return map[string]string{
 		"task.toml": "artifacts = [\"/app/answer.txt\", \"/app/parts\", \"/app/absent\"]\n" +
 			"[verifier]\nenvironment_mode = \"separate\"\n",
-		"instruction.md":             "Write the number 42 into /app/answer.txt.",
-		"environment/Dockerfile":     "FROM scratch\nCOPY app /app\nCOPY judge /usr/bin/judge\nCOPY golden.txt /opt/golden/golden.txt\nWORKDIR /app\n",
-		"environment/app/parts/a":    "1\n",
-		"environment/app/parts/b":    "1\n",
-		"environment/judge":          "",
-		"environment/golden.txt":     "no\n",
-		"tests/Dockerfile":           "FROM scratch\nCOPY golden.txt /opt/golden/golden.txt\nCOPY parts /app/parts\nCOPY judge /usr/bin/judge\nENV LEVEL=2\nWORKDIR /opt/golden\n",
+		"instruction.md":          "Write the number 42 into /app/answer.txt.",
+		"environment/Dockerfile":  "FROM scratch\nCOPY app /app\nCOPY judge /usr/bin/judge\nCOPY golden.txt /opt/golden/golden.txt\nWORKDIR /app\n",
+		"environment/app/parts/a": "1\n",
+		"environment/app/parts/b": "1\n",
+		"environment/judge":       "",
+		"environment/golden.txt":  "no\n",
+		"tests/Dockerfile": "FROM scratch\nCOPY golden.txt /opt/golden/golden.txt\nCOPY parts /app/parts\nCOPY judge /usr/bin/judge\nENV LEVEL=2\n" +
+			"COPY golden.txt /tests/made/golden.txt\nWORKDIR /opt/golden\n",
 		"tests/golden.txt":           "42\n",
 		"tests/parts/old":            "1\n",
 		"tests/judge":                "#!/bin/bash\nread a < /app/answer.txt; read b < golden.txt; [ \"$a\" = \"$b\" ]\n",
@@ -33,9 +34,10 @@ reward=0
 [ -e /app/parts/a ] && [ ! -e /app/parts/old ] && [ ! -e /app/absent ] &&
 	# nothing else of the work
 	[ ! -e /app/other ] && [ ! -e /output ] && [ ! -e ~/workdir/other ] && [ ! -e /home/user/left ] &&
-	# where Harbor's test scripts find themselves
-	[ -e /tests/more/of/the/tests.sh ] && [ "$PWD" = /opt/golden ] && [ "$LEVEL" = 2 ] &&
-	judge && reward=1
+	# where Harbor's test scripts find themselves, and what the image has made for them
+	[ -e /tests/more/of/the/tests.sh ] && [ -e /tests/made/golden.txt ] && [ "$PWD" = /opt/golden ] && [ "$LEVEL" = 2 ] &&
+	# the image is the verifier's, who may change it
+	echo 42 > /opt/golden/mine && judge && reward=1
 echo $reward > /logs/verifier/reward.txt
 `,
 	}

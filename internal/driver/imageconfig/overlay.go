@@ -43,6 +43,12 @@ func (g *Guest) Overlay() launcher.Overlay {
 		o.Instead = wire.TestLinks()
 	}
 
+	// the image may have made files there
+	if g.OwnImage {
+		delete(o.Instead, wire.ImageTests)
+		o.Points = append(o.Points, wire.ImageTests)
+	}
+
 	return o
 }
 

@@ -278,6 +278,10 @@ func (c *composer) folders(spec driver.Spec) {
 		c.opt("--perms", "0700", "--dir", folder)
 	}
 
+	if c.launch.guest.OwnImage {
+		c.opt("--bind", filepath.Join(c.launch.stage.Overlay.At, "root", wire.ImageTests), wire.VerifierTests)
+	}
+
 	c.opt("--symlink", sandboxdMount, programsMount+"/"+runas.Name)
 	// All are in memory; /dev and a root made of pieces have no size limit of their own.
 	fixed := "/"

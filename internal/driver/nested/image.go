@@ -31,7 +31,7 @@ type Image struct {
 	// Verifier makes the root file system read-only, except for Writable and Changed.
 	Verifier bool     `json:"verifier"`
 	Writable []string `json:"writable"`
-	// OwnImage leaves it writable for the verifier.
+	// OwnImage leaves it writable for the verifier, whose tests are in the image's folder for them.
 	OwnImage bool `json:"own_image,omitempty"`
 }
 
@@ -169,6 +169,10 @@ func (i *Image) shown(root string) ([][2]string, error) {
 		for _, p := range i.Writable {
 			all = append(all, [2]string{p, p})
 		}
+	}
+
+	if i.OwnImage {
+		all = append(all, [2]string{wire.ImageTests, wire.VerifierTests})
 	}
 
 	for _, name := range slices.Sorted(maps.Keys(i.Names)) {

@@ -16,6 +16,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/image/imagetest"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/isolationprobe"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/runas"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
@@ -100,6 +101,7 @@ func accountTests() map[string]func(*testing.T, Harness) {
 		"Root":               rootOfAnImage,
 		"RootConfined":       rootIsConfined,
 		"RootBesideVerifier": rootBesideVerifier,
+		"RootBesideOwnImage": rootBesideOwnImage,
 		"RootPrivate":        rootIsPrivate,
 		"RootGraded":         rootIsGraded,
 		"RootElsewhere":      rootChangesElsewhere,
@@ -289,6 +291,29 @@ func rootBesideVerifier(t *testing.T, h Harness) {
 		ran.Stdout,
 	)
 	require.Contains(t, v.Bash("grep ^CapEff /proc/self/status; id -u").Stdout, "000000000000000a\n1001\n")
+}
+
+// A verifier may change everything of an image of its own, and has what that has for the tests. The work sees the changes
+// elsewhere, and can make none.
+func rootBesideOwnImage(t *testing.T, h Harness) {
+	v := h.account(t, driver.PurposeVerifier, rollout.Sandbox{
+		User: rollout.UserRoot, GradePaths: []string{"/srv/data"}, Env: map[string]string{runas.OwnImage: "1"},
+	}).User(wire.VerifierUser)
+
+	ran := v.Bash(`set -e; cat /tests/given; echo own > /verifier/tests/mine; cat /tests/mine; echo own > /usr/bin/new; rm /app/main
+		echo 1 > /logs/verifier/reward.txt; cat /verifier/logs/reward.txt`)
+	require.Zero(t, ran.ExitCode, ran.Stderr)
+	require.Equal(t, "image\nown\n1\n", ran.Stdout)
+
+	for _, script := range []string{
+		"echo x > /usr/bin/new", "echo x > /usr/bin/other", "rm /usr/bin/ls", "chmod 777 /etc", "mount -o remount,rw /",
+		"cat /tests/given", "cat /verifier/tests/mine", "ls /tests/*", "echo x > /tests/x", "ls /logs/verifier/",
+	} {
+		require.NotZero(t, v.Bash("run-as-agent bash -c "+quote(script)).ExitCode, script)
+	}
+
+	ran = v.Bash("run-as-agent bash -c 'cat /usr/bin/new; ! cat /app/main; echo made > /srv/data/new' && cat /srv/data/new")
+	require.Equal(t, "own\nmade\n", ran.Stdout, ran.Stderr)
 }
 
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }

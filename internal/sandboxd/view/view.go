@@ -19,27 +19,21 @@ import (
 )
 
 // Separate gives the place of the work a /proc of its own, and empty folders in place of the verifier's. A root file system
-// that only the verifier may write is read-only there.
+// that is the verifier's is read-only there.
 func Separate(rootOfVerifier bool) error {
 	if err := unix.Mount("", "/", "", unix.MS_PRIVATE|unix.MS_REC, ""); err != nil {
 		return fmt.Errorf("private mounts: %w", err)
 	}
 
 	if rootOfVerifier {
-		if err := remount("/", unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV); err != nil {
+		if err := closeRoot(); err != nil {
 			return err
 		}
 	}
 
 	verifier := filepath.Dir(wire.VerifierHome)
-	if err := unix.Mount(
-		"rolloutd",
-		verifier,
-		"tmpfs",
-		unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC,
-		"size=64k,mode=0755",
-	); err != nil {
-		return fmt.Errorf("%s: %w", verifier, err)
+	if err := hide(verifier); err != nil {
+		return err
 	}
 
 	for _, folder := range []string{wire.VerifierHome, wire.VerifierTests, wire.VerifierLogs, wire.VerifierRun} {
@@ -48,7 +42,7 @@ func Separate(rootOfVerifier bool) error {
 		}
 	}
 
-	if err := remount(verifier, unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC); err != nil {
+	if err := remount(verifier, readOnly|unix.MS_NOEXEC); err != nil {
 		return err
 	}
 
@@ -58,6 +52,31 @@ func Separate(rootOfVerifier bool) error {
 	}
 
 	return ProtectProc("/proc")
+}
+
+// closeRoot makes the root file system read-only, and hides the folder of the image that has the tests.
+func closeRoot() error {
+	if err := remount("/", readOnly); err != nil {
+		return err
+	}
+
+	if err := hide(wire.ImageTests); err != nil {
+		return err
+	}
+
+	return remount(wire.ImageTests, readOnly|unix.MS_NOEXEC)
+}
+
+const readOnly = unix.MS_RDONLY | unix.MS_NOSUID | unix.MS_NODEV
+
+// hide mounts an empty folder over another one.
+func hide(folder string) error {
+	const flags = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
+	if err := unix.Mount("rolloutd", folder, "tmpfs", flags, "size=64k,mode=0755"); err != nil {
+		return fmt.Errorf("%s: %w", folder, err)
+	}
+
+	return nil
 }
 
 // ProtectProc makes the parts of a /proc read-only by which settings of the kernel are changed.
@@ -71,7 +90,7 @@ func ProtectProc(proc string) error {
 		}
 
 		if err == nil {
-			err = remount(at, unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC)
+			err = remount(at, readOnly|unix.MS_NOEXEC)
 		}
 
 		if err != nil {

@@ -208,9 +208,13 @@ const (
 	VerifierRun = "/verifier/run"
 )
 
+// ImageTests is where test scripts of container images find themselves. In a verifier's own image it is the image's folder,
+// which is also at VerifierTests; else a link to that.
+const ImageTests = "/tests"
+
 // TestLinks returns where test scripts of container images find the verifier's folders: link → folder.
 func TestLinks() map[string]string {
-	return map[string]string{"/tests": VerifierTests, "/logs/verifier": VerifierLogs}
+	return map[string]string{ImageTests: VerifierTests, "/logs/verifier": VerifierLogs}
 }
 
 // Info describes a sandboxd.
