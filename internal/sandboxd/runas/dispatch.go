@@ -394,11 +394,15 @@ func ignoresHooks(args []string) bool {
 	return false
 }
 
-// forPython keeps the current folder and modules beside the work out of Python's search path. A script
-// still finds modules beside it.
+// forPython keeps the current folder and modules beside the work out of Python's search path. A script still finds modules
+// beside it, and a module that is started in a folder of the verifier's own image those of the folder.
 func (s surroundings) forPython(args, env []string) []string {
 	env = append(without(env, "PYTHONSAFEPATH", "PYTHONPATH"), "PYTHONSAFEPATH=1")
 	search := os.Getenv("PYTHONPATH")
+
+	if s.ownImage && slices.Contains(args, "-m") && !s.inWork(s.dir) {
+		search = strings.Trim(s.dir+":"+search, ":")
+	}
 
 	for _, arg := range args {
 		if !strings.HasPrefix(arg, "-") && s.placeOf(arg) == ofVerifier && !s.inWork(s.resolve(arg)) {

@@ -96,6 +96,16 @@ func TestDispatchInOwnImage(t *testing.T) {
 	}
 
 	require.True(t, runas.BelongsToWorkInOwnImage([]string{"make"}, work, []string{work}))
+
+	// python3 -m pytest finds the modules of a repository in the image
+	for _, c := range []struct {
+		dir  string
+		own  bool
+		path string
+	}{{image, true, image}, {work, true, ""}, {image, false, ""}} {
+		env := runas.Environment([]string{"python3", "-m", "x"}, c.dir, []string{work}, c.own)
+		require.Equal(t, []string{"PYTHONSAFEPATH=1", "PYTHONPATH=" + c.path}, env)
+	}
 }
 
 // A wrapper gets run-here before a program that it would start by a path, and env before any program.

@@ -11,6 +11,12 @@ func BelongsToWorkInOwnImage(argv []string, dir string, work []string) bool {
 	return surroundings{dir: dir, work: work, ownInline: true, ownImage: true, verifierUID: -1}.belongsToWork(argv)
 }
 
+// Environment exports the variables of a program.
+func Environment(argv []string, dir string, work []string, ownImage bool) []string {
+	_, env := surroundings{dir: dir, work: work, ownImage: ownImage}.prepare(argv, nil)
+	return env
+}
+
 // Prepare exports the change of arguments.
 func Prepare(argv []string, dir string, work []string) []string {
 	argv, _ = surroundings{dir: dir, work: work, verifierUID: -1}.prepare(argv, nil)
