@@ -161,7 +161,10 @@ func (s surroundings) belongsToWork(argv []string) bool {
 	case slices.Contains(tools, name) || slices.Contains(wrappers, name):
 		return false
 	case slices.Contains(fileTools, name):
-		return !slices.ContainsFunc(args, func(arg string) bool { return s.placeOf(arg) == ofVerifier })
+		return !s.changesOwnImage(args) && !slices.ContainsFunc(args, func(arg string) bool { return s.placeOf(arg) == ofVerifier })
+	case name == "git" && slices.Equal(args[:min(len(args), 1)], []string{"apply"}) && s.placeOf(s.dir) == ofVerifier:
+		// of a patch it runs nothing, and changes nothing outside of the repository
+		return false
 	}
 
 	// Other programs run what their first file has. A module of Python is named before its files.
@@ -182,6 +185,18 @@ func (s surroundings) belongsToWork(argv []string) bool {
 	// A file of the work that does not exist yet may be made before the program opens it.
 	return s.placeOf(s.dir) != ofVerifier ||
 		slices.ContainsFunc(args, func(arg string) bool { return s.placeOf(arg) == ofWork })
+}
+
+// changesOwnImage reports whether the last argument, which is what a tool makes or changes, is in an image of the verifier's
+// own, and not in a folder of the work.
+func (s surroundings) changesOwnImage(args []string) bool {
+	for _, arg := range slices.Backward(args) {
+		if !strings.HasPrefix(arg, "-") {
+			return s.ownImage && !s.inWork(s.resolve(arg))
+		}
+	}
+
+	return false
 }
 
 // forWork replaces paths through links of the verifier's home, such as ~/workdir, which the work cannot open.

@@ -85,9 +85,11 @@ func TestDispatchInOwnImage(t *testing.T) {
 	for command, isWork := range map[string]bool{
 		"python3 IMAGE/check.py": false, "python3 check.py WORK/x.py": false, "judge": false, "pytest": false,
 		"python3 -m pytest IMAGE": false, "IMAGE/check.py": false, "python3 /verifier/tests/a.py": false,
-		"python3 -c open('/tests/x')": false,
+		"python3 -c open('/tests/x')": false, "git apply --index WORK/x.py": false,
+		"cp WORK/x.py IMAGE/new.py": false, "cp WORK/x.py new.py": false, "mkdir -p build/new": false, "tar -xf WORK/x.tar -C IMAGE -v": false,
 
-		"python3 WORK/x.py": true, "WORK/prog": true, "IMAGE/check.py WORK/x.py": true, "IMAGE/../IMAGE/python3 WORK/x.py": true,
+		"cp IMAGE/../x WORK/new.py": true, "mkdir -m 755 WORK/new": true, "cp WORK/x.py WORK/new.py -r": true, "rm -r": true,
+		"git -C WORK apply x.py": true, "git diff WORK/x.py": true, "python3 WORK/x.py": true, "WORK/prog": true, "IMAGE/check.py WORK/x.py": true, "IMAGE/../IMAGE/python3 WORK/x.py": true,
 		"python3 absent WORK/x.py": true, "node eval WORK/prog IMAGE/check.py": true, "judge WORK/prog": true,
 		"python3 -c code": true, "python3 WORK/later.py": true,
 	} {
@@ -96,6 +98,7 @@ func TestDispatchInOwnImage(t *testing.T) {
 	}
 
 	require.True(t, runas.BelongsToWorkInOwnImage([]string{"make"}, work, []string{work}))
+	require.True(t, runas.BelongsToWorkInOwnImage([]string{"git", "apply", "x.py"}, work, []string{work}))
 
 	// python3 -m pytest finds the modules of a repository in the image
 	for _, c := range []struct {

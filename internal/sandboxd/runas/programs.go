@@ -28,7 +28,7 @@ var wrappers = []string{
 }
 
 // fileTools copy and change files. They run beside the verifier only if one of its own paths is among their
-// arguments: what they make elsewhere must belong to the agent's user, whose programs use it.
+// arguments, or they change its own image: what they make elsewhere must belong to the agent's user, whose programs use it.
 var fileTools = []string{
 	"chgrp", "chmod", "chown", "cp", "dd", "gunzip", "gzip", "install", "ln", "mkdir", "mv", "rm", "rmdir",
 	"rsync", "tar", "tee", "touch", "truncate", "unzip", "zip",
