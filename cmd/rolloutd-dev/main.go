@@ -50,10 +50,10 @@ func command(s std) *cobra.Command {
 		Version:       daemon.Version,
 		RunE:          func(cmd *cobra.Command, args []string) error { return everything(cmd.Context(), &f, args) },
 	}
-	cli.Strict(root)
 	f.registerCommon(root)
 	f.registerDaemon(root)
 	root.AddCommand(temporalCommand(s))
+	cli.Strict(root)
 
 	return root
 }

@@ -16,7 +16,6 @@ func agentsCommand(s std) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "agents",
 		Short:   "Remove earlier versions of agents from this host",
-		Args:    cli.Subcommands,
 		GroupID: groupHosts,
 	}
 	cmd.AddCommand(agentsPruneCommand(s))

@@ -111,8 +111,6 @@ func printMessages(ctx context.Context, c *client.Client, id string, out io.Writ
 func filesCommand(s std) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "files",
-		Args:    cli.Subcommands,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		Short:   "List, print and copy the files that a rollout left",
 		GroupID: groupRollouts,
 		Long:    "The files are those of the result: what the agent left in its workdir, within the bounds of results. FILE may be relative\nto the workdir, and cp leaves the workdir's path out.",

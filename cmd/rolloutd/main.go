@@ -93,7 +93,6 @@ func command(s std) *cobra.Command {
 		SilenceErrors: true,
 		Version:       daemon.Version,
 	}
-	cli.Strict(root)
 	root.AddGroup(
 		&cobra.Group{ID: groupRoles, Title: "Roles:"}, &cobra.Group{ID: groupRollouts, Title: "Rollouts:"},
 		&cobra.Group{ID: groupTraining, Title: "Training:"}, &cobra.Group{ID: groupHosts, Title: "Hosts:"},
@@ -120,6 +119,7 @@ func command(s std) *cobra.Command {
 	root.AddCommand(hostsCommand(s), poolCommand(s), imageCommand(s), agentsCommand(s), doctorCommand(s))
 	root.AddCommand(storeCommand(s), keepCommand(s))
 	root.AddCommand(versionCommand(s))
+	cli.Strict(root)
 	completeFlags(root)
 
 	return root

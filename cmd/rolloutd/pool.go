@@ -21,9 +21,7 @@ func poolCommand(s std) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "pool",
 		Short:   "Keep a pool of hosts on Nomad",
-		Args:    cli.Subcommands,
 		GroupID: groupHosts,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		Long: "A pool is a Nomad job of hosts, kept between min_containers and max_containers by a server whose configuration has it\n" +
 			"(pools.NAME). The commands need the same configuration, Temporal and the deployment's key.",
 	}

@@ -28,7 +28,6 @@ func storeCommand(s std) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "store",
 		Short:   "Show what the store holds, and delete old rollouts",
-		Args:    cli.Subcommands,
 		GroupID: groupHosts,
 		Long: "The commands of store read the configuration and open the store themselves. They need no server, and run on any\n" +
 			"machine that has the configuration of the deployment.",

@@ -12,11 +12,27 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-// Strict makes a command and its subcommands refuse flags with an empty value, and reword errors about
-// flags for people.
+// Strict makes a command, which has all of its subcommands, and these refuse flags with an empty value, and reword errors
+// about flags for people. A command that only groups others prints its help, and refuses what is none of them.
 func Strict(root *cobra.Command) {
 	root.SetFlagErrorFunc(flagError)
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return checkValues(cmd.Flags()) }
+
+	for _, cmd := range root.Commands() {
+		strictGroup(cmd)
+	}
+}
+
+// strictGroup makes the groups of commands in a tree refuse an unknown one, for which cobra prints the help and succeeds.
+func strictGroup(cmd *cobra.Command) {
+	if cmd.HasSubCommands() && !cmd.Runnable() {
+		cmd.Args = Subcommands
+		cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	}
+
+	for _, sub := range cmd.Commands() {
+		strictGroup(sub)
+	}
 }
 
 // flagError rewords errors of flags that do not parse, which name Go functions.
