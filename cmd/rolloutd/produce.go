@@ -359,22 +359,32 @@ func showProducer(s std, p client.Producer, asJSON bool) error {
 }
 
 func produceLs(s std) *cobra.Command {
+	var f rollout.Filter
+
+	asJSON := false
 	cmd := &cobra.Command{Use: "ls", Short: "List producers, running ones first", Args: cli.Arguments()}
-	limit := cmd.Flags().Int("limit", 20, "size of the list, at most 1000")
-	asJSON := cmd.Flags().Bool("json", false, "print the page as JSON")
+	cmd.Flags().StringVar(&f.Status, "status", "", "running or done (default: both)")
+	cmd.Flags().IntVar(&f.Limit, "limit", 20, "size of the page, at most 1000")
+	cmd.Flags().StringVar(&f.Cursor, "cursor", "", "continue after the previous page")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the page as JSON")
 	connect := serverFlag(cmd, s)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		c := connect()
 
-		page, err := c.Producers(cmd.Context(), *limit)
-		switch {
-		case err != nil:
+		page, err := c.Producers(cmd.Context(), f)
+		if err != nil {
 			return hint(err, c)
-		case *asJSON:
+		}
+
+		if asJSON {
 			return json.NewEncoder(s.out).Encode(page)
 		}
 
 		cli.Producers(s.out, page.Producers)
+
+		if page.Next != "" {
+			fmt.Fprintf(s.err, "more: repeat the command with --cursor %s\n", page.Next)
+		}
 
 		return nil
 	}

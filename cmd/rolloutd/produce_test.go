@@ -44,7 +44,8 @@ func (p *producers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 		w.WriteHeader(http.StatusAccepted)
 	case r.URL.Path == "/producers":
-		answer = map[string]any{"producers": []any{answer}}
+		answer = map[string]any{"producers": []any{answer}, "next": "abc"}
+		p.asked["list"] = map[string]any{"query": r.URL.RawQuery}
 	case r.Method == http.MethodGet:
 		if p.looks++; p.looks > 1 {
 			answer["phase"], answer["outcome"], answer["waiting"] = "done", p.end, "all steps are done"
@@ -190,9 +191,11 @@ func TestChangeAProducer(t *testing.T) {
 	code, _, errText := rolloutd(t.Context(), env, "produce", "abort", "p")
 	require.Zero(t, code, errText)
 	require.NotEmpty(t, p.asked["POST /producers/p/abort"])
-	code, out, _ := rolloutd(t.Context(), env, "produce", "ls")
+	code, out, errText := rolloutd(t.Context(), env, "produce", "ls", "--status", "running", "--cursor", "before")
 	require.Zero(t, code)
+	require.Equal(t, "cursor=before&limit=20&status=running", p.asked["list"]["query"])
 	require.Regexp(t, `^PRODUCER +STATE +TASKS +STARTED\np +running +- +`, out)
+	require.Equal(t, "more: repeat the command with --cursor abc\n", errText)
 	code, _, _ = rolloutd(t.Context(), env, "produce", "--tasks", "x")
 	require.Equal(t, 1, code, "--sink and --group-size are required")
 }

@@ -8,10 +8,10 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"strconv"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/producer"
+	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
 // Producer is the state of a producer; Broken lists tasks that were left out at its start.
@@ -41,11 +41,11 @@ func (c *Client) Producer(ctx context.Context, id string) (Producer, error) {
 	return p, err
 }
 
-// Producers lists producers.
-func (c *Client) Producers(ctx context.Context, limit int) (producer.Page, error) {
+// Producers returns a page of at most f.Limit producers that f selects by Status and Cursor, running ones first.
+func (c *Client) Producers(ctx context.Context, f rollout.Filter) (producer.Page, error) {
 	var page producer.Page
 
-	err := c.producer(ctx, http.MethodGet, "/producers?limit="+strconv.Itoa(limit), nil, &page)
+	err := c.producer(ctx, http.MethodGet, "/producers?"+queryOf(f).Encode(), nil, &page)
 
 	return page, err
 }
