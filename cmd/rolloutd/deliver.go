@@ -13,6 +13,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/cli"
 	"github.com/rolloutd/rolloutd/internal/cli/client"
 	"github.com/rolloutd/rolloutd/internal/clock"
+	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
@@ -65,7 +66,8 @@ func deliverCommand(s std) *cobra.Command {
 	return cmd
 }
 
-// deliver submits the delivery and, unless detached, requests its state until it has ended.
+// deliver submits the delivery and, unless detached, requests its state until it has ended. It waits while the server is
+// unreachable, since the delivery does not need it.
 func deliver(
 	ctx context.Context,
 	c *client.Client,
@@ -76,11 +78,7 @@ func deliver(
 	d, err := c.Deliver(ctx, spec)
 	shown := ""
 
-	for {
-		if err != nil || d.Done() || detach {
-			return d, err
-		}
-
+	for err == nil && !d.Done() && !detach {
 		if d.Reason != shown {
 			shown = d.Reason
 			fmt.Fprintf(progress, "not delivered yet: %s\n", shown)
@@ -90,8 +88,16 @@ func deliver(
 			return d, exitError(cli.ExitDetached)
 		}
 
-		d, err = c.Delivery(ctx, spec)
+		next, failed := c.Delivery(ctx, spec)
+		switch {
+		case failed == nil:
+			d = next
+		case !fault.Is(failed, fault.Unavailable):
+			err = failed
+		}
 	}
+
+	return d, err
 }
 
 func deliveriesCommand(s std) *cobra.Command {
