@@ -220,6 +220,9 @@ func TestPageShowsAHostileResult(t *testing.T) {
 
 	for _, tab := range []string{"timeline", "calls", "verifier", "tokens", "files", "logs", "data"} {
 		b.openTab(tab)
+		res.Attempts = []rollout.Attempt{
+			{Number: 1, Outcome: rollout.InfraFailed, Error: evil}, {Number: 2, Outcome: rollout.VerifierFailed},
+		}
 		b.eventually(`((panel) => panel?.innerText.length > 10 && !panel.innerText.includes("Loading"))(document.querySelector("#panel-` + tab + `"))`)
 	}
 
@@ -236,6 +239,7 @@ func TestPageShowsAnAgentOfTokenIDs(t *testing.T) {
 	t.Parallel()
 	r := start(t, withWeb)
 	line, err := json.Marshal(rollout.Turn{
+	b.waitForText("#rollout .summary", "attempt 1: infra failed: ⟨U+202E⟩␛[2J<script>")
 		Turn: 1, Kind: rollout.KindAgent, Delivered: true, Request: json.RawMessage(`{"prompt":[1,2]}`),
 		Response: json.RawMessage(`{"choices":[{"text":"<think>hm</think>I look.<tool_call>{\"name\": \"terminal\"}</tool_call>"}]}`),
 	})

@@ -39,7 +39,7 @@ func Table(w io.Writer, r rollout.Result) {
 	}
 
 	if n := len(r.Attempts); n > 1 {
-		row("attempts", "%d (earlier ones: %s)", n, earlier(r.Attempts[:n-1]))
+		row("attempts", "%d%s", n, earlier(r.Attempts[:n-1]))
 	}
 
 	row("wall", "%.1f s", r.WallS)
@@ -133,11 +133,13 @@ func files(r rollout.Result) string {
 	return strings.Join(names, ", ")
 }
 
+// earlier lists attempts, each on a line of its own, with why it ended.
 func earlier(attempts []rollout.Attempt) string {
-	var out []string
+	var b strings.Builder
+
 	for _, a := range attempts {
-		out = append(out, string(a.Outcome))
+		fmt.Fprintf(&b, "\n%d: %s", a.Number, joined(": ", string(a.Outcome), plain(short(a.Error, maxDetail))))
 	}
 
-	return strings.Join(out, ", ")
+	return b.String()
 }

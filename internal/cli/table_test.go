@@ -86,10 +86,17 @@ func TestTableSaysWhyThereIsNoReward(t *testing.T) {
 	why := "host gone"
 	got := table(rollout.Result{
 		Outcome: rollout.InfraFailed, Error: &why,
-		Attempts: []rollout.Attempt{{Outcome: rollout.InfraFailed}, {Outcome: rollout.InfraFailed}},
+		Attempts: []rollout.Attempt{
+			{Number: 1, Outcome: rollout.InfraFailed, Error: "creating_sandbox: no disk\x1b[2J\nleft"},
+			{Number: 2, Outcome: rollout.InfraFailed},
+			{Number: 3, Outcome: rollout.InfraFailed, Error: why},
+		},
 	})
 	require.Contains(t, got, "reward    none (infra_failed rollouts are not graded)")
-	require.Contains(t, got, "attempts  2 (earlier ones: infra_failed)")
+	require.Contains(t, got, `  attempts  3
+            1: infra_failed: creating_sandbox: no disk\x1b[2J\nleft
+            2: infra_failed
+`)
 	require.Contains(t, got, "error     host gone")
 	require.Contains(t, table(rollout.Result{Outcome: rollout.Completed}), "reward    none (no verifier ran)")
 }

@@ -218,6 +218,7 @@ function standing(state, head, { turns, called }) {
   const reward = typeof (head?.reward ?? state.reward) === "number" ? el("span", { class: "reward" }, "reward ", el("b", { title: String(head?.reward ?? state.reward) }, short(head?.reward ?? state.reward))) : state.outcome ? el("span", { class: "reward quiet" }, "no reward") : null;
   const reasons = [
     ["bad", state.error || head?.error], ["warn", state.waiting], ["warn", head?.grading?.why], ["warn", head ? failedTest(head) : ""], ["warn", head?.untrained], ...(head?.resource_causes ?? []).map((c) => ["bad", cause(c)]),
+    ...(head?.attempts ?? []).slice(0, -1).filter((a) => a.error).map((a) => ["quiet", `attempt ${a.number}: ${a.outcome.replaceAll("_", " ")}: ${a.error}`]),
   ].filter(([, text], i, all) => text && all.findIndex(([, other]) => other === text) === i);
   const known = [
     ["Task", state.task_id && taskLink(state.task_id)], ["Step", visible(state.step ?? "")], ["Group", state.group_id && groupLink(state.group_id)], ["Agent", visible(head?.agent ?? "")], ["Endpoint", visible(head?.endpoint ?? "")], ["Model", models.map(visible).join(", ")], ["Weights", range(versions.map(visible))],
