@@ -93,8 +93,11 @@ func rewardOf(r *float64) string {
 
 // GroupTable writes a group as a small table for people.
 func GroupTable(w io.Writer, g client.Group) {
+	// indents the later lines of a value
+	const column = "            "
+
 	row := func(name, format string, args ...any) {
-		fmt.Fprintf(w, "  %-9s %s\n", name, fmt.Sprintf(format, args...))
+		fmt.Fprintf(w, "  %-9s %s\n", name, block(fmt.Sprintf(format, args...), column))
 	}
 	row("group", "%s", g.ID)
 	row("outcome", "%s", g.Outcome)

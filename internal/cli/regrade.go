@@ -117,7 +117,7 @@ func regradeOne(ctx context.Context, c *client.Client, job RegradeJob, apply boo
 // RegradeLine writes one line about a regrade.
 func RegradeLine(w io.Writer, r Regraded) {
 	if r.Err != nil {
-		fmt.Fprintf(w, "  %-36s error: %v\n", plain(r.RolloutID), r.Err)
+		fmt.Fprintf(w, "  %-36s error: %s\n", plain(r.RolloutID), block(r.Err.Error(), "    "))
 		return
 	}
 

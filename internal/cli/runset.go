@@ -135,14 +135,21 @@ func (r *TaskResult) statistics() rollout.Statistics {
 func TaskLine(w io.Writer, r TaskResult) {
 	switch {
 	case r.Err != nil:
-		fmt.Fprintf(w, "  %-28s error: %v\n", r.Task.Name, r.Err)
+		fmt.Fprintf(w, "  %-28s error: %s\n", plain(r.Task.Name), block(r.Err.Error(), "    "))
 	case r.Group != nil:
-		fmt.Fprintf(w, "  %-28s %s, rewards %s, group %s\n", r.Task.Name, r.Group.Outcome, rewards(r.members()), r.Group.ID)
+		fmt.Fprintf(
+			w,
+			"  %-28s %s, rewards %s, group %s\n",
+			plain(r.Task.Name),
+			r.Group.Outcome,
+			rewards(r.members()),
+			r.Group.ID,
+		)
 	default:
 		fmt.Fprintf(
 			w,
 			"  %-28s %s, reward %s, rollout %s\n",
-			r.Task.Name,
+			plain(r.Task.Name),
 			r.Result.Outcome,
 			rewardOf(r.Result.Reward),
 			r.Result.ID,
@@ -168,7 +175,7 @@ func (r TaskResult) OracleProblem() string {
 	case r.Err != nil:
 		return "oracle: " + r.Err.Error()
 	case r.Result.Outcome != rollout.Completed:
-		return fmt.Sprintf("oracle: %s: %s", r.Result.Outcome, textOf(r.Result.Error))
+		return fmt.Sprintf("oracle: %s: %s", r.Result.Outcome, plain(textOf(r.Result.Error)))
 	case r.Result.Reward == nil:
 		return "oracle: the task has no verifier: it must have verify or test_script"
 	case *r.Result.Reward < most:
@@ -263,7 +270,7 @@ func (r TaskResult) NopProblem() string {
 	case r.Err != nil:
 		return "nop: " + r.Err.Error()
 	case r.Result.Outcome != rollout.Completed:
-		return fmt.Sprintf("nop: %s: %s", r.Result.Outcome, textOf(r.Result.Error))
+		return fmt.Sprintf("nop: %s: %s", r.Result.Outcome, plain(textOf(r.Result.Error)))
 	case r.Result.Reward != nil && *r.Result.Reward >= most:
 		return fmt.Sprintf("nop: doing nothing earns %g of %g (rollout %s)", *r.Result.Reward, most, r.Result.ID)
 	}

@@ -1,6 +1,7 @@
 package cli_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -8,8 +9,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rolloutd/rolloutd/internal/cli"
+	"github.com/rolloutd/rolloutd/internal/cli/client"
 	"github.com/rolloutd/rolloutd/internal/host/fleet"
 	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/taskset"
 )
 
 func table(r rollout.Result) string {
@@ -143,6 +146,14 @@ func TestTableIsPlainText(t *testing.T) {
                 line two
             line three\u202e
 `)
+
+	var out strings.Builder
+	cli.GroupTable(&out, client.Group{GroupState: rollout.GroupState{ID: "g", Error: why}})
+	cli.TaskLine(&out, cli.TaskResult{Task: taskset.Task{Name: "a\x1b[31m"}, Err: errors.New(why)})
+	cli.RegradeLine(&out, cli.Regraded{RegradeJob: cli.RegradeJob{RolloutID: "r1"}, Err: errors.New(why)})
+	require.NotContains(t, out.String(), "\x1b")
+	require.NotContains(t, out.String(), "\nline three")
+	require.Equal(t, 3, strings.Count(out.String(), `line three\u202e`+"\n"))
 }
 
 // The slots of a host with several backends are listed by backend.
