@@ -26,6 +26,7 @@ func (c *Client) Events(ctx context.Context, id string, after int64, each func(r
 		"/rollouts/"+url.PathEscape(id)+"/events",
 		http.NoBody,
 		http.Header{"Last-Event-ID": {strconv.FormatInt(after, 10)}},
+		eventSilence,
 	)
 	if err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
@@ -50,15 +51,16 @@ func (c *Client) Address() string {
 
 // send returns a response with a status below 400, whose body the caller closes; others become errors.
 func (c *Client) send(ctx context.Context, method, path string, body io.Reader) (*http.Response, error) {
-	return c.sendWith(ctx, method, path, body, nil)
+	return c.sendWith(ctx, method, path, body, nil, longestSilence)
 }
 
-// sendWith is send with further headers.
+// sendWith is send with further headers, and with another bound on the silence of the server.
 func (c *Client) sendWith(
 	ctx context.Context,
 	method, path string,
 	body io.Reader,
 	more http.Header,
+	silence time.Duration,
 ) (*http.Response, error) {
 	if u, err := url.Parse(c.URL); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return nil, fault.New(
@@ -68,9 +70,16 @@ func (c *Client) sendWith(
 		)
 	}
 
-	req, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(c.URL, "/")+path, body)
+	w := newWatch(ctx, c.Address(), silence)
+
+	req, err := http.NewRequestWithContext(w.ctx, method, strings.TrimSuffix(c.URL, "/")+path, body)
 	if err != nil {
+		w.stop()
 		return nil, fault.Wrap(fault.Invalid, err, "server address")
+	}
+
+	if req.Body != http.NoBody {
+		req.Body = sent{req.Body, w}
 	}
 
 	req.Header.Set("Content-Type", "application/json")
@@ -82,9 +91,11 @@ func (c *Client) sendWith(
 
 	resp, err := c.HTTP.Do(req)
 	if err != nil {
-		return nil, transportError(ctx, c.Address(), err)
+		w.stop()
+		return nil, transportError(ctx, c.Address(), w.explain(err))
 	}
 
+	resp.Body = received{sent{resp.Body, w}}
 	if resp.StatusCode < 400 {
 		return resp, nil
 	}
@@ -98,10 +109,15 @@ func (c *Client) sendWith(
 	return nil, statusError(c.Address(), resp, reason)
 }
 
-// transportError returns the caller's own cancellation as it is, and any other failure as a NoServerError.
+// transportError returns the caller's own cancellation and the error of a silent server as they are, and any other failure
+// as a NoServerError.
 func transportError(ctx context.Context, server string, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
+	}
+
+	if fault.Is(err, fault.Unavailable) {
+		return err
 	}
 
 	var failed *url.Error
