@@ -278,6 +278,20 @@ func TestSamplingOfEvaluations(t *testing.T) {
 	}
 }
 
+// A task for both purposes has the sampling parameters of both.
+func TestSamplingOfATaskForBothPurposes(t *testing.T) {
+	t.Parallel()
+
+	r, f := withProducers(t, map[string]string{
+		"a.yaml": "instruction: a\nsampling: {temperature: 0.7}\neval_sampling: {temperature: 0}\n",
+	})
+	status, _, out := r.do("POST", "/producers", `{"task_set":"mine","sink":"s","group_size":4,"total_steps":9,
+		"eval":{"task_set":"mine","every":10},"rollout":{"endpoint":"vllm"}}`)
+	require.Equal(t, http.StatusAccepted, status, out)
+	require.InDelta(t, 0.7, *f.sets[0][0].Model.Sampling.Temperature, 0)
+	require.InDelta(t, 0, *f.sets[1][0].Model.Sampling.Temperature, 0)
+}
+
 // A task that was proved in live grading is proved for producers that grade so.
 func TestProducersGradeAsTheCheckDid(t *testing.T) {
 	t.Parallel()

@@ -266,19 +266,16 @@ func (m *Starter) taskSpec(src taskSource, text string) (rollout.Spec, error) {
 	return spec, nil
 }
 
-// changes returns the arguments of each rollout without the sampling parameters of the other purpose.
+// changes returns the arguments of each rollout, for an evaluation without the sampling parameters of training.
 func (s taskSource) changes() map[string]any {
 	changes := maps.Clone(s.rollout)
 
-	switch {
-	case s.eval:
+	if s.eval {
 		// those at top level are the same as those in sampling
 		for _, f := range reflect.VisibleFields(reflect.TypeFor[rollout.Sampling]()) {
 			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 			delete(changes, name)
 		}
-	case changes["purpose"] != string(rollout.PurposeEval):
-		delete(changes, "eval_sampling")
 	}
 
 	return changes

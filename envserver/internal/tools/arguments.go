@@ -59,7 +59,7 @@ type RolloutArgs struct {
 	Messages        string            `json:"messages,omitempty" jsonschema:"prompts in the turns of the result: delta has only new messages, full has all, none has no messages. The trace always has all"`
 	Purpose         string            `json:"purpose,omitempty" jsonschema:"train: refuse an endpoint without token ids and log probabilities; eval: train on no turn; auto: train if the endpoint returns both"`
 	Pinned          *rollout.Sampling `json:"sampling,omitempty" jsonschema:"sampling parameters that replace the agent's in every model call. For training, those that change log probabilities must be neutral"`
-	EvalPinned      *rollout.Sampling `json:"eval_sampling,omitempty" jsonschema:"sampling parameters for purpose eval, in place of sampling; they may have any value"`
+	EvalPinned      *rollout.Sampling `json:"eval_sampling,omitempty" jsonschema:"sampling parameters for purpose eval, in place of sampling; they may have any value. Without effect for other purposes"`
 	rollout.Sampling
 }
 

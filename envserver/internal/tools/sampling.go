@@ -12,7 +12,7 @@ import (
 const purposeAuto = "auto"
 
 // pin sets the purpose and the sampling parameters of the model from the arguments. Parameters may be at
-// top level or in an object.
+// top level or in an object: eval_sampling for evaluations, else sampling. A task for both purposes has both.
 func pin(m *rollout.Model, mode rollout.Mode, a RolloutArgs) error {
 	if m.Purpose = rollout.Purpose(a.Purpose); a.Purpose == purposeAuto {
 		m.Purpose = rollout.PurposeAuto
@@ -20,10 +20,8 @@ func pin(m *rollout.Model, mode rollout.Mode, a RolloutArgs) error {
 
 	field, object := "sampling", a.Pinned
 	switch evaluates := m.Purpose == rollout.PurposeEval; {
-	case evaluates && a.Pinned != nil:
+	case evaluates && a.Pinned != nil && a.EvalPinned == nil:
 		return fault.Field("sampling", "is for training: with purpose %q give eval_sampling", rollout.PurposeEval)
-	case !evaluates && a.EvalPinned != nil:
-		return fault.Field("eval_sampling", "goes with purpose %q; got %q", rollout.PurposeEval, a.Purpose)
 	case m.Purpose == rollout.PurposeTrain && mode == rollout.BlackBox:
 		return fault.Field("purpose", "training needs mode %q: %q captures no tokens", rollout.TransparentProxy, mode)
 	case evaluates:
