@@ -86,7 +86,7 @@ func poolUp(s std) *cobra.Command {
 				s.out,
 				"pool %s: %d to %d hosts of %d slots in Nomad job %s\n",
 				spec.Name,
-				spec.Min,
+				*spec.Min,
 				spec.Max,
 				spec.Slots,
 				spec.JobID,

@@ -20,7 +20,7 @@ func Pool(w io.Writer, spec pool.Spec, s pool.Status, now time.Time) {
 			spec.Name,
 			spec.JobID,
 			s.Target,
-			spec.Min,
+			*spec.Min,
 			spec.Max,
 			s.Backlog.Count,
 			s.Backlog.Age.Round(time.Second),

@@ -44,9 +44,11 @@ pools:
 	c.Pools["bad"] = two
 	bad := c.Pools["bad"]
 	bad.JobID, bad.Driver, bad.Max = "another", "singularity", 1000
+	bad.Min = new(0)
 	c.Pools["bad"] = bad
 	err = c.Validate()
 	require.ErrorContains(t, err, "pools.bad.driver: must be docker, raw_exec or exec")
 	require.ErrorContains(t, err, "pools.bad.max_containers: must be 1 to 200")
+	require.ErrorContains(t, err, "pools.bad.min_containers: must be 1 to max_containers")
 	require.ErrorContains(t, err, "pools.train.sandbox_job_id: must be another job than that of the pool other")
 }

@@ -59,7 +59,7 @@ func (s Spec) Check() (all []Problem) {
 	)
 	check(s.Slots >= 1 && s.Slots <= 10000, "slots_per_container", "must be 1 to 10000")
 	check(s.Max >= 1 && s.Max <= maxHosts, "max_containers", "must be 1 to 200")
-	check(s.Min >= 1 && s.Min <= s.Max, "min_containers", "must be 1 to max_containers")
+	check(*s.Min >= 1 && *s.Min <= s.Max, "min_containers", "must be 1 to max_containers: rolloutd pool scale NAME 0 leaves no host")
 	check(
 		s.AcquireTimeout > 0 && s.AcquireTimeout <= 86400,
 		"acquire_timeout_s",

@@ -24,7 +24,7 @@ func TestCheck(t *testing.T) {
 		"host_config":         func(s *pool.Spec) { s.HostConfig = "host.yaml" },
 		"slots_per_container": func(s *pool.Spec) { s.Slots = -1 },
 		"max_containers":      func(s *pool.Spec) { s.Max = 201 },
-		"min_containers":      func(s *pool.Spec) { s.Min = 11 },
+		"min_containers":      func(s *pool.Spec) { s.Min = new(11) },
 		"acquire_timeout_s":   func(s *pool.Spec) { s.AcquireTimeout = -1 },
 		"idle_s":              func(s *pool.Spec) { s.Idle = -1 },
 		"every_s":             func(s *pool.Spec) { s.Every = 0.1 },

@@ -171,12 +171,12 @@ func (o Observation) target(staying, free, used int) int {
 		}
 	}
 
-	return min(max(want, s.Min), s.Max)
+	return min(max(want, *s.Min), s.Max)
 }
 
 // fit is how many hosts the running and the waiting rollouts need.
 func (o Observation) fit(used int) int {
-	return max(o.Spec.Min, (used+o.Backlog.Count+o.Spec.Slots-1)/o.Spec.Slots)
+	return max(*o.Spec.Min, (used+o.Backlog.Count+o.Spec.Slots-1)/o.Spec.Slots)
 }
 
 // idle records since when there are more hosts than needed.

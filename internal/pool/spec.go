@@ -61,8 +61,10 @@ type Spec struct {
 	HostConfig string `json:"host_config,omitempty" yaml:"host_config"`
 
 	Slots int `json:"slots_per_container" yaml:"slots_per_container"`
-	Min   int `json:"min_containers" yaml:"min_containers"`
-	Max   int `json:"max_containers" yaml:"max_containers"`
+
+	// nil: 1
+	Min *int `json:"min_containers" yaml:"min_containers"`
+	Max int  `json:"max_containers" yaml:"max_containers"`
 	// AcquireTimeout is how long a rollout waits for a slot before a host is added, in seconds; Idle how
 	// long hosts are spare before one leaves.
 	AcquireTimeout float64 `json:"acquire_timeout_s" yaml:"acquire_timeout_s"`
@@ -102,7 +104,11 @@ func (s Spec) WithDefaults(name string) Spec {
 	s.JobID = cmp.Or(s.JobID, "rolloutd-"+name)
 	s.Driver = cmp.Or(s.Driver, DriverDocker)
 	s.Command = cmp.Or(s.Command, "/usr/local/bin/rolloutd")
-	s.Slots, s.Min, s.Max = cmp.Or(s.Slots, 10), cmp.Or(s.Min, 1), cmp.Or(s.Max, 10)
+	s.Slots, s.Max = cmp.Or(s.Slots, 10), cmp.Or(s.Max, 10)
+
+	if s.Min == nil {
+		s.Min = new(1)
+	}
 
 	s.AcquireTimeout, s.Idle, s.Every = cmp.Or(s.AcquireTimeout, 30), cmp.Or(s.Idle, 300), cmp.Or(s.Every, 15)
 	if len(s.Datacenters) == 0 {

@@ -204,10 +204,12 @@ func templateHash(s pool.Spec) string {
 		Privileged: s.Privileged,
 		HostConfig: s.HostConfig,
 		Slots:      s.Slots,
-		CPU:        s.CPU,
-		MemoryMiB:  s.MemoryMiB,
-		Env:        s.Env,
-		Variable:   s.Variable,
+		// The digest of a host that runs must not change.
+		Min:       new(0),
+		CPU:       s.CPU,
+		MemoryMiB: s.MemoryMiB,
+		Env:       s.Env,
+		Variable:  s.Variable,
 	}
 
 	raw, err := json.Marshal(part)
