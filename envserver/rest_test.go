@@ -175,7 +175,7 @@ func TestRESTListRefuses(t *testing.T) {
 		"limit=-1":               "limit: must be a whole number from 1 to 1000, got \"-1\"",
 		"limit=1001":             "limit: must be a whole number",
 		"limit=1e2":              "limit: must be a whole number",
-		"task=t":                 "task: there is no such parameter: must be one of status, q, task_id, group_id, model, agent, endpoint, id_prefix, ids, min_reward, max_reward, min_turns, max_turns, min_duration_s, max_duration_s, since, until, ended_since, model_version, outcome, sort, limit, cursor",
+		"task=t":                 "task: there is no such parameter: must be one of status, q, task_id, group_id, model, agent, endpoint, id_prefix, producer_id, ids, min_reward, max_reward, min_turns, max_turns, min_duration_s, max_duration_s, since, until, ended_since, model_version, outcome, sort, limit, cursor",
 		"sort=owner":             "sort: must be one of rollout_id",
 		"min_turns=x":            `min_turns: must be a whole number such as 10, got "x"`,
 		"max_duration_s=-1":      "max_duration_s: must be from 0 to 1e+09 seconds, got -1",

@@ -3,6 +3,8 @@ package envserver_test
 import (
 	"context"
 	"net/http"
+	"strconv"
+	"strings"
 	"sync"
 	"testing"
 
@@ -10,6 +12,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/envserver"
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/producer"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
@@ -66,13 +69,17 @@ func (f *fakeDeliveries) Deliveries(_ context.Context, q rollout.DeliveryFilter)
 
 	page := rollout.DeliveryPage{Deliveries: []rollout.Delivery{}}
 
-	for _, d := range f.all {
-		if q.Owner != "" && d.Owner != q.Owner || q.State != "" && d.State != q.State || q.Sink != "" && d.Sink != q.Sink {
+	// no cursor: from the first one on
+	begin, _ := strconv.Atoi(strings.TrimPrefix(q.Cursor, "deliveries/"))
+
+	for i, d := range f.all[begin:] {
+		if q.Owner != "" && d.Owner != q.Owner || q.State != "" && d.State != q.State || q.Sink != "" && d.Sink != q.Sink ||
+			q.ProducerID != "" && !producer.Owns(q.ProducerID, d.GroupID) {
 			continue
 		}
 
 		if len(page.Deliveries) == q.Limit {
-			page.Next = "deliveries/next"
+			page.Next = "deliveries/" + strconv.Itoa(begin+i)
 			break
 		}
 

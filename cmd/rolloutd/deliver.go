@@ -115,6 +115,7 @@ func deliveriesCommand(s std) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&f.Sink, "sink", "", "only deliveries to this sink")
 	cmd.Flags().StringVar(&state, "state", "", "only pending, delivered, refused or skipped deliveries")
+	cmd.Flags().StringVar(&f.ProducerID, "producer", "", "only deliveries of the groups of this producer id")
 	cmd.Flags().IntVar(&f.Limit, "limit", 20, "size of the page, at most 1000")
 	cmd.Flags().StringVar(&f.Cursor, "cursor", "", "continue after the previous page")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the page as JSON")

@@ -76,6 +76,7 @@ func (f *lsFlags) register(cmd *cobra.Command) {
 	fl.StringVar(&to.Query, "search", "", "only rollouts that have ended and whose transcripts have these words; \"a phrase\" and word* are understood")
 	fl.StringVar(&to.TaskID, "task", "", "only rollouts of this task id")
 	fl.StringVar(&to.GroupID, "group", "", "only rollouts of this group id")
+	fl.StringVar(&to.ProducerID, "producer", "", "only rollouts of the groups of this producer id")
 	fl.StringVar(&f.outcome, "outcome", "", "only rollouts with this outcome: "+rollout.OutcomeNames())
 	fl.StringVar(&to.Model, "model", "", "only rollouts of this model")
 	fl.StringVar(&to.Agent, "agent", "", "only rollouts of this agent")

@@ -279,6 +279,9 @@ func TestListOfDeliveries(t *testing.T) {
 	all, _ := r.list(t, rollout.DeliveryFilter{})
 	require.Equal(t, want, all)
 
+	_, more := r.list(t, rollout.DeliveryFilter{Limit: 5})
+	require.Empty(t, more)
+
 	for limit := 1; limit < 6; limit++ {
 		var got []string
 
@@ -309,6 +312,36 @@ func TestListOfDeliveries(t *testing.T) {
 		got, _ := r.list(t, c.f)
 		require.Equal(t, c.want, got)
 	}
+}
+
+// A page of few deliveries among many reads a bounded number of records. The next pages have the rest.
+func TestFewOfManyDeliveries(t *testing.T) {
+	t.Parallel()
+
+	const many = 700
+
+	r := newRig(t)
+
+	for i := range many {
+		group := "math-2-" + strconv.Itoa(i)
+		if i == many-1 {
+			group = "math-7"
+		}
+
+		key := fmt.Sprintf("deliveries/ended/s/%020d-k.json", i)
+		require.NoError(t, r.Store.PutJSON(t.Context(), key, rollout.Delivery{GroupID: group, State: rollout.DeliveryDelivered}))
+	}
+
+	f := rollout.DeliveryFilter{ProducerID: "math"}
+
+	page, next := r.list(t, f)
+	require.Empty(t, page)
+	require.NotEmpty(t, next)
+
+	f.Cursor = next
+	page, next = r.list(t, f)
+	require.Equal(t, []string{"math-7 delivered"}, page)
+	require.Empty(t, next)
 }
 
 // A group with a sequence of too many tokens is skipped and marked as too long.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/producer"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/store"
 )
@@ -142,7 +143,7 @@ func (o Outbox) Of(ctx context.Context, g Group) ([]rollout.Delivery, error) {
 
 // List lists deliveries by sink, oldest group first: open ones (pending or refused), then ended ones.
 func (o Outbox) List(ctx context.Context, f rollout.DeliveryFilter) (rollout.DeliveryPage, error) {
-	page := rollout.DeliveryPage{Deliveries: []rollout.Delivery{}}
+	l := listing{outbox: o, filter: f, page: rollout.DeliveryPage{Deliveries: []rollout.Delivery{}}}
 
 	for _, prefix := range prefixes(f.State) {
 		if f.Cursor != "" && !strings.HasPrefix(f.Cursor, prefix) && prefix == openPrefix {
@@ -150,12 +151,12 @@ func (o Outbox) List(ctx context.Context, f rollout.DeliveryFilter) (rollout.Del
 			continue
 		}
 
-		if err := o.listUnder(ctx, prefix, f, &page); err != nil || page.Next != "" {
-			return page, err
+		if err := l.addUnder(ctx, prefix); err != nil || l.page.Next != "" {
+			return l.page, err
 		}
 	}
 
-	return page, nil
+	return l.page, nil
 }
 
 func prefixes(s rollout.DeliveryState) []string {
@@ -169,34 +170,46 @@ func prefixes(s rollout.DeliveryState) []string {
 	}
 }
 
-// listUnder adds the records under a prefix to the page until it is full.
-func (o Outbox) listUnder(
-	ctx context.Context,
-	prefix string,
-	f rollout.DeliveryFilter,
-	page *rollout.DeliveryPage,
-) error {
+// maxRead bounds the records that are read for one page: a filter may select few of many.
+const maxRead = 500
+
+// listing is a page of a list while it is made.
+type listing struct {
+	outbox Outbox
+	filter rollout.DeliveryFilter
+	page   rollout.DeliveryPage
+
+	// records that were read, and the key of the last one
+	read int
+	last string
+}
+
+// addUnder adds the records under a prefix to the page until it is full.
+func (l *listing) addUnder(ctx context.Context, prefix string) error {
 	all := prefix
-	if f.Sink != "" {
-		all += f.Sink + "/"
+	if l.filter.Sink != "" {
+		all += l.filter.Sink + "/"
 	}
 
-	for key, err := range o.Store.Keys(ctx, all) {
+	for key, err := range l.outbox.Store.Keys(ctx, all) {
 		if err != nil {
 			return err
 		}
 
-		if strings.HasPrefix(f.Cursor, prefix) && key <= f.Cursor {
+		if strings.HasPrefix(l.filter.Cursor, prefix) && key <= l.filter.Cursor {
 			continue
 		}
 
-		if len(page.Deliveries) == f.Limit {
+		if len(l.page.Deliveries) == l.filter.Limit || l.read == maxRead {
+			l.page.Next = l.last
 			return nil
 		}
 
+		l.read, l.last = l.read+1, key
+
 		var d rollout.Delivery
 
-		err := o.Store.JSON(ctx, key, &d)
+		err := l.outbox.Store.JSON(ctx, key, &d)
 		if fault.Is(err, fault.NotFound) {
 			// it has ended meanwhile
 			continue
@@ -206,13 +219,17 @@ func (o Outbox) listUnder(
 			return err
 		}
 
-		if (f.State == "" || d.State == f.State) && (f.Owner == "" || d.Owner == f.Owner) {
-			page.Deliveries = append(page.Deliveries, d)
-			if len(page.Deliveries) == f.Limit {
-				page.Next = key
-			}
+		if l.selects(d) {
+			l.page.Deliveries = append(l.page.Deliveries, d)
 		}
 	}
 
 	return nil
+}
+
+func (l *listing) selects(d rollout.Delivery) bool {
+	f := l.filter
+
+	return (f.State == "" || d.State == f.State) && (f.Owner == "" || d.Owner == f.Owner) &&
+		(f.ProducerID == "" || producer.Owns(f.ProducerID, d.GroupID))
 }

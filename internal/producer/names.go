@@ -2,6 +2,7 @@ package producer
 
 import (
 	"regexp"
+	"slices"
 	"strconv"
 )
 
@@ -47,3 +48,7 @@ func OfGroup(id string) (producerIDs []string) {
 
 	return producerIDs
 }
+
+// Owns reports whether a group's id is that of a group of the producer. It is not enough that it begins with the
+// producer's: "math-2-7" is a group of the producer "math-2", and none of "math".
+func Owns(producerID, groupID string) bool { return slices.Contains(OfGroup(groupID), producerID) }

@@ -109,6 +109,9 @@ type DeliveryFilter struct {
 	State DeliveryState
 	Owner string
 
+	// of the groups
+	ProducerID string
+
 	// of a page, 1 to 1000
 	Limit  int
 	Cursor string
@@ -121,6 +124,8 @@ func (f DeliveryFilter) Validate() error {
 		return CheckSink(f.Sink)
 	case f.State != "" && !f.State.Known():
 		return fault.Field("state", "must be pending, delivered, refused or skipped, got %q", f.State)
+	case f.ProducerID != "" && CheckID(f.ProducerID) != nil:
+		return fault.Field("producer_id", "must be the id of a producer, got %q", f.ProducerID)
 	case f.Cursor != "" && !strings.HasPrefix(f.Cursor, "deliveries/"):
 		return fault.Field("cursor", "not a cursor returned by this list")
 	}
@@ -128,7 +133,8 @@ func (f DeliveryFilter) Validate() error {
 	return nil
 }
 
-// DeliveryPage is a part of a list of deliveries, oldest group first. Next is empty on the last one.
+// DeliveryPage is a part of a list of deliveries, oldest group first. It may have fewer deliveries than the limit. Next is
+// empty on the last one.
 type DeliveryPage struct {
 	Deliveries []Delivery `json:"deliveries"`
 	Next       string     `json:"next,omitempty"`

@@ -34,6 +34,9 @@ type Filter struct {
 	// prefix of the id
 	IDPrefix string
 
+	// ProducerID selects the rollouts of a producer's groups
+	ProducerID string
+
 	// IDs selects these rollouts alone, at most MaxIDs; empty: all
 	IDs []string
 
@@ -76,7 +79,7 @@ func SortKeys() []string {
 }
 
 // OfMemo reports whether the filter selects by what Temporal lists of a rollout, and cannot query.
-func (f Filter) OfMemo() bool { return f.Agent != "" || f.Endpoint != "" }
+func (f Filter) OfMemo() bool { return f.Agent != "" || f.Endpoint != "" || f.ProducerID != "" }
 
 // NeedsIndex reports whether only the index of rollouts that have ended can answer: Temporal does not know what the
 // filter selects or sorts by.
@@ -124,6 +127,8 @@ func (f Filter) Validate() error {
 		return fault.Field("outcome", "must be one of %s; got %q", OutcomeNames(), f.Outcome)
 	case f.IDPrefix != "" && CheckID(f.IDPrefix) != nil:
 		return fault.Field("id_prefix", "must be a prefix of an id, got %q", f.IDPrefix)
+	case f.ProducerID != "" && CheckID(f.ProducerID) != nil:
+		return fault.Field("producer_id", "must be the id of a producer, got %q", f.ProducerID)
 	case len(f.IDs) > MaxIDs || slices.ContainsFunc(f.IDs, func(id string) bool { return CheckID(id) != nil }):
 		return fault.Field("ids", "must be at most %d ids with commas, got %d: %q", MaxIDs, len(f.IDs), f.IDs)
 	case f.Detail && f.Limit > MaxDetail:

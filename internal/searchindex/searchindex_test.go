@@ -228,6 +228,7 @@ func TestSearchWithFilters(t *testing.T) {
 		"model":       {rollout.Filter{Model: "qwen"}, []string{"two", "one"}},
 		"prefix":      {rollout.Filter{IDPrefix: "tw"}, []string{"two"}},
 		"no prefix":   {rollout.Filter{IDPrefix: "wo"}, []string{}},
+		"producer":    {rollout.Filter{ProducerID: "two"}, []string{}},
 		"least":       {rollout.Filter{MinReward: new(0.5)}, []string{"one"}},
 		"greatest":    {rollout.Filter{MaxReward: new(0.5)}, []string{}},
 		"since":       {rollout.Filter{Since: began}, []string{"two", "one"}},
@@ -237,6 +238,22 @@ func TestSearchWithFilters(t *testing.T) {
 		c.f.Query = "word"
 		require.Equal(t, c.want, d.found(c.f), name)
 	}
+}
+
+// The rollouts of a producer are those of its groups. The ids of other producers may begin with its own.
+func TestSearchByProducer(t *testing.T) {
+	t.Parallel()
+
+	d := newDeployment(t)
+
+	for i, group := range []string{"math-7", "math-7t1", "math-e5-3", "math-2-7", "math-2-e5-3", "math", "math-x", "mathe-7"} {
+		r := result(fmt.Sprint("r", i), i)
+		r.GroupID = group
+		d.end(r, "word")
+	}
+
+	require.Equal(t, []string{"r2", "r1", "r0"}, d.found(rollout.Filter{Query: "word", ProducerID: "math"}))
+	require.Equal(t, []string{"r4", "r3"}, d.found(rollout.Filter{Query: "word", ProducerID: "math-2"}))
 }
 
 // Pages continue each other, also where rollouts ended at the same time.

@@ -47,6 +47,10 @@ func selectionOf(f rollout.Filter) selection {
 		s.add("instr(r.id, ?) = 1", f.IDPrefix)
 	}
 
+	if f.ProducerID != "" {
+		s.addProducer(f.ProducerID)
+	}
+
 	if len(f.IDs) > 0 {
 		s.add("r.id IN (?"+strings.Repeat(", ?", len(f.IDs)-1)+")", anys(f.IDs)...)
 	}
@@ -77,6 +81,17 @@ func selectionOf(f rollout.Filter) selection {
 	}
 
 	return s
+}
+
+// addProducer selects the rollouts of a producer, as producer.Owns does: by what follows the producer's id in that of the
+// group, a number with or without a try, or the step and the task of an evaluation.
+func (s *selection) addProducer(id string) {
+	begin := id + "-"
+	rest := len(begin) + 1
+
+	s.add("instr(r.group_id, ?) = 1", begin)
+	s.add("(substr(r.group_id, ?) GLOB '[0-9]*' AND instr(substr(r.group_id, ?), '-') = 0"+
+		" OR substr(r.group_id, ?) GLOB 'e[0-9]*-[0-9]*' AND substr(r.group_id, ?) NOT GLOB '*-*-*')", rest, rest, rest, rest)
 }
 
 func anys(texts []string) []any {

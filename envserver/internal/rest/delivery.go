@@ -61,10 +61,11 @@ type deliveryRequest struct {
 
 // deliveryListRequest selects deliveries; a missing parameter selects all.
 type deliveryListRequest struct {
-	Sink   string `query:"sink"`
-	State  string `query:"state" enum:"pending,delivered,refused,skipped"`
-	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"50" description:"number of deliveries in a page"`
-	Cursor string `query:"cursor" description:"position to continue from: next of the previous page"`
+	Sink       string `query:"sink"`
+	State      string `query:"state" enum:"pending,delivered,refused,skipped"`
+	ProducerID string `query:"producer_id" description:"id of the producer of the groups"`
+	Limit      int    `query:"limit" minimum:"1" maximum:"1000" default:"50" description:"number of deliveries in a page"`
+	Cursor     string `query:"cursor" description:"position to continue from: next of the previous page"`
 }
 
 func (a *API) postDelivery(w http.ResponseWriter, r *http.Request) {
@@ -100,7 +101,8 @@ func (a *API) listDeliveries(w http.ResponseWriter, r *http.Request) {
 	}
 
 	page, err := a.Deliveries.Deliveries(r.Context(), rollout.DeliveryFilter{
-		Sink: q.Get("sink"), State: rollout.DeliveryState(q.Get("state")), Limit: limit, Cursor: q.Get("cursor"),
+		Sink: q.Get("sink"), State: rollout.DeliveryState(q.Get("state")), ProducerID: q.Get("producer_id"),
+		Limit: limit, Cursor: q.Get("cursor"),
 	})
 	answerWith(w, page, err)
 }

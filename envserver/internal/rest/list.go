@@ -108,6 +108,7 @@ func selectionOf(q url.Values) (rollout.Filter, error) {
 		Model: q.Get("model"), Agent: q.Get("agent"), Endpoint: q.Get("endpoint"),
 		ModelVersion: q.Get("model_version"),
 		Outcome:      rollout.Outcome(q.Get("outcome")), IDPrefix: q.Get("id_prefix"),
+		ProducerID: q.Get("producer_id"),
 	}
 
 	if ids := q.Get("ids"); ids != "" {

@@ -34,6 +34,7 @@ type selectRequest struct {
 	Agent        string  `query:"agent" description:"name of an agent"`
 	Endpoint     string  `query:"endpoint" description:"name of a model endpoint, or its host and port"`
 	IDPrefix     string  `query:"id_prefix" description:"prefix of the ids"`
+	ProducerID   string  `query:"producer_id" description:"id of the producer whose groups the rollouts are of"`
 	IDs          string  `query:"ids" description:"ids with commas, at most 100: these rollouts alone; only rollouts that have ended"`
 	MinReward    float64 `query:"min_reward" description:"least reward; a rollout without a reward is not listed"`
 	MaxReward    float64 `query:"max_reward" description:"greatest reward; a rollout without a reward is not listed"`

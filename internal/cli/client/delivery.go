@@ -56,7 +56,9 @@ func (c *Client) delivery(reply []byte) (rollout.Delivery, error) {
 // oldest group first.
 func (c *Client) Deliveries(ctx context.Context, f rollout.DeliveryFilter) (rollout.DeliveryPage, error) {
 	q := url.Values{"limit": {strconv.Itoa(f.Limit)}}
-	for name, value := range map[string]string{"sink": f.Sink, "state": string(f.State), "cursor": f.Cursor} {
+	for name, value := range map[string]string{
+		"sink": f.Sink, "state": string(f.State), "producer_id": f.ProducerID, "cursor": f.Cursor,
+	} {
 		if value != "" {
 			q.Set(name, value)
 		}

@@ -44,8 +44,9 @@ func queryOf(f rollout.Filter) url.Values {
 		"outcome":       string(f.Outcome),
 		"cursor":        f.Cursor,
 
-		"id_prefix": f.IDPrefix,
-		"ids":       strings.Join(f.IDs, ","),
+		"id_prefix":   f.IDPrefix,
+		"producer_id": f.ProducerID,
+		"ids":         strings.Join(f.IDs, ","),
 	} {
 		if value != "" {
 			q.Set(name, value)

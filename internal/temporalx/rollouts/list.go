@@ -15,6 +15,7 @@ import (
 	"go.temporal.io/sdk/converter"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/rolloutd/rolloutd/internal/producer"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/temporalx/searchattr"
 )
@@ -32,7 +33,8 @@ func (c *Client) List(ctx context.Context, f rollout.Filter) (rollout.Page, erro
 		l := inList(w)
 		l.Agent, l.Endpoint = c.memo(w, searchattr.MemoAgent), c.memo(w, searchattr.MemoEndpoint)
 
-		if (f.Agent == "" || f.Agent == l.Agent) && (f.Endpoint == "" || f.Endpoint == l.Endpoint) {
+		if (f.Agent == "" || f.Agent == l.Agent) && (f.Endpoint == "" || f.Endpoint == l.Endpoint) &&
+			(f.ProducerID == "" || producer.Owns(f.ProducerID, l.GroupID)) {
 			page.Rollouts = append(page.Rollouts, l)
 		}
 	}

@@ -202,6 +202,11 @@ func TestList(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, `WorkflowType = 'GroupWorkflow' AND WorkflowId STARTS_WITH 'group-ab'`, f.listed[5].GetQuery())
 
+	page, err = rc.List(t.Context(), rollout.Filter{ProducerID: "ab", Limit: 2})
+	require.NoError(t, err)
+	require.Equal(t, `WorkflowType = 'RolloutWorkflow' AND WorkflowId STARTS_WITH 'rollout-ab-'`, f.listed[6].GetQuery())
+	require.Empty(t, page.Rollouts, "they are of no group of the producer")
+
 	_, err = rc.List(t.Context(), rollout.Filter{IDPrefix: "a'b", Limit: 2})
 	require.True(t, fault.Is(err, fault.Invalid), "%v", err)
 }

@@ -42,6 +42,10 @@ func queryOf(workflow string, f rollout.Filter, labels []label) string {
 		terms = append(terms, "WorkflowId STARTS_WITH '"+workflowIDOf(workflow, f.IDPrefix)+"'")
 	}
 
+	if f.ProducerID != "" {
+		terms = append(terms, "WorkflowId STARTS_WITH '"+workflowIDOf(workflow, f.ProducerID+"-")+"'")
+	}
+
 	for _, l := range labels {
 		terms = append(terms, l.term())
 	}
