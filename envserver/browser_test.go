@@ -339,7 +339,7 @@ func TestPageOfGroups(t *testing.T) {
 	groups.finish("ended", new(1.0), nil, new(0.5))
 	groups.mu.Lock()
 	groups.states["ended"].Members[2].Lost = []string{"ended-2"}
-	groups.states["ended"].Members[1].Error = "the sandbox <was> lost"
+	groups.states["ended"].Members[1].Error = "the sandbox <was> lost\u202e"
 	groups.mu.Unlock()
 
 	b := newBrowser(t, 1200, 900)
@@ -362,7 +362,7 @@ func TestPageOfGroups(t *testing.T) {
 	)
 
 	for _, part := range []string{
-		"3, 3 ended, 2 with a reward", "mean 0.750, standard deviation 0.250", "1 of 2, pass@1 0.500, pass@2 1.000", "infra failed", "1.000", "-1.000", "ended-2", "the sandbox <was> lost",
+		"3, 3 ended, 2 with a reward", "mean 0.750, standard deviation 0.250", "1 of 2, pass@1 0.500, pass@2 1.000", "infra failed", "1.000", "-1.000", "ended-2", "the sandbox <was> lost⟨U+202E⟩",
 	} {
 		b.waitForText("#group", part)
 	}
@@ -427,8 +427,8 @@ func producing(t *testing.T) (*rig, *fakeProducers) {
 	}), f
 }
 
-// The page of a producer does not show deliveries to other sinks in the place of its own, and says that it has not
-// seen all of its sink.
+// The page of a producer shows its own deliveries, however many others its sink has, and no others: the id of another
+// producer may begin with its own.
 func TestDeliveriesOfAProducer(t *testing.T) {
 	t.Parallel()
 
@@ -437,27 +437,59 @@ func TestDeliveriesOfAProducer(t *testing.T) {
 
 	all := make([]rollout.Delivery, 100)
 	for i := range all {
-		all[i] = rollout.Delivery{Sink: "other", GroupID: "code-" + strconv.Itoa(i), State: rollout.DeliveryPending}
+		all[i] = rollout.Delivery{Sink: "trainer", GroupID: "math-2-" + strconv.Itoa(i), State: rollout.DeliveryPending}
 	}
 
 	all = append(all, rollout.Delivery{Sink: "trainer", GroupID: "math-38", State: rollout.DeliveryPending})
 	deliveries := &fakeDeliveries{all: all}
 	r := start(t, withWeb, func(o *envserver.Options) { o.Producers, o.Deliveries = f, deliveries })
 
-	const note = `document.querySelector("#producer").innerText.includes("among the first 100 of the sink")`
+	const note = `document.querySelector("#producer").innerText.includes("These are its first deliveries")`
 
 	b := newBrowser(t, 1200, 900)
 	b.run(chromedp.Navigate(r.url + "/web/#/producers/math"))
 	b.waitForText("#producer", "math-38")
 	b.eventually("!" + note)
+	b.eventually(`!document.querySelector("#producer").innerText.includes("math-2-")`)
 
 	deliveries.mu.Lock()
 	for i := range 100 {
-		deliveries.all[i].Sink = "trainer"
+		deliveries.all[i].GroupID = "math-" + strconv.Itoa(100+i)
 	}
 	deliveries.mu.Unlock()
 
+	b.run(chromedp.Navigate(r.url + "/web/#/producers"))
+	b.run(chromedp.Navigate(r.url + "/web/#/producers/math"))
 	b.eventually(note)
+}
+
+// An operator finds the deliveries of a sink, and all of them.
+func TestPageOfDeliveries(t *testing.T) {
+	t.Parallel()
+
+	all := make([]rollout.Delivery, 150)
+	for i := range all {
+		all[i] = rollout.Delivery{Sink: "trainer", GroupID: "math-" + strconv.Itoa(i), State: rollout.DeliveryDelivered}
+	}
+
+	all = append(all, rollout.Delivery{Sink: "disk", GroupID: "code-7", State: rollout.DeliverySkipped, Reason: "no\u202e tokens"})
+	r := start(t, withWeb, func(o *envserver.Options) { o.Deliveries = &fakeDeliveries{all: all} })
+
+	b := newBrowser(t, 1200, 900)
+	rows := func(n int) {
+		b.eventually(`document.querySelectorAll("#delivery-list tbody tr").length === ` + strconv.Itoa(n))
+	}
+
+	b.run(chromedp.Navigate(r.url + "/web/#/producers"))
+	rows(100)
+	b.eventually(`(document.querySelector("#deliveries-more").click(), true)`)
+	rows(151)
+	b.eventually(`document.querySelector("#deliveries-more").hidden`)
+
+	b.eventually(`((form) => (form.elements.sink.value = "disk ", form.requestSubmit(), true))(document.querySelector("#delivery-filter"))`)
+	rows(1)
+	b.waitForText("#delivery-list", "no⟨U+202E⟩ tokens")
+	b.eventually(`location.hash === "#/producers?sink=disk"`)
 }
 
 // An operator sees the producers and the pending deliveries, and pauses, resumes and aborts a producer.

@@ -196,13 +196,108 @@ func TestPageOfRollouts(t *testing.T) {
 	b.requireReadable("rollouts on a phone")
 }
 
+// A list shows what was chosen last, however late the answer to an earlier choice comes.
+func TestPageOfTheLatestChoice(t *testing.T) {
+	t.Parallel()
+	r := startList(t, newFakeProducers(), training(40)...)
+	b := newBrowser(t, 1280, 900)
+
+	b.run(chromedp.Navigate(r.url + "/web/#/rollouts?outcome=completed"))
+	b.waitForText("#total", "25 ended")
+
+	// answers about completed rollouts wait for release
+	b.eventually(`(() => {
+		const ask = window.fetch;
+		const held = new Promise((resolve) => window.release = resolve);
+		window.waiting = 0;
+		window.answered = 0;
+		window.fetch = async (url, options) => {
+			if (!String(url).includes("outcome=completed")) return ask(url, options);
+			waiting++;
+			const answer = await ask(url, options);
+			await held;
+			setTimeout(() => answered++, 100);
+			return answer;
+		};
+		document.querySelector("#filter").requestSubmit();
+		return true;
+	})()`)
+	b.eventually(`waiting > 0`)
+	b.run(chromedp.Evaluate[chromedp.Void](`location.hash = "#/rollouts?outcome=agent_failed"`))
+	b.waitForText("#total", "5 ended")
+	b.eventually(`(release(), true)`)
+	b.eventually(`answered >= waiting`)
+
+	shown, err := chromedp.Run(b.ctx, chromedp.Evaluate[string](`document.querySelector("#list tbody").innerText`))
+	require.NoError(t, err)
+	require.Contains(t, shown, "agent failed")
+	require.NotContains(t, shown, "completed")
+}
+
+// A reader goes from row to row by the keyboard, whatever other links a row has, and sees a cost above $100 as it is.
+func TestPageOfRowsAndCosts(t *testing.T) {
+	t.Parallel()
+
+	all := training(3)
+	for i, usd := range []float64{0.0000123, 4.5, 1234.567} {
+		all[i].Usage.CostUSD = usd
+	}
+
+	r := startList(t, newFakeProducers(), all...)
+	b := newBrowser(t, 1280, 900)
+	b.run(chromedp.Navigate(r.url + "/web/#/rollouts?columns=task_id,cost"))
+
+	for _, cost := range []string{"$0.000012", "$4.50", "$1,234.57"} {
+		b.waitForText("#list", cost)
+	}
+
+	b.run(chromedp.KeyEvent("jj"))
+	b.eventually(`document.activeElement === document.querySelectorAll("#list tbody tr")[1].querySelector("a")`)
+	b.run(chromedp.KeyEvent("k"))
+	b.eventually(`document.activeElement === document.querySelectorAll("#list tbody tr")[0].querySelector("a")`)
+}
+
+// A period of a chart is exact, also when another filter is added: the fields of its times have minutes alone.
+func TestPageKeepsTheTimesOfAPeriod(t *testing.T) {
+	t.Parallel()
+
+	r := startList(t, newFakeProducers(), training(3)...)
+	b := newBrowser(t, 1280, 900)
+	b.run(chromedp.Navigate(r.url + "/web/#/rollouts?since=2026-03-01T09:00:30.5Z&until=2026-03-01T09:01:20Z"))
+	b.waitForText("#total", "1 ended")
+	b.eventually(`((form) => (form.elements.agent.value = "opencode", form.requestSubmit(), true))(document.querySelector("#filter"))`)
+	b.eventually(`location.hash.includes("agent=opencode")`)
+	b.waitForText("#total", "1 ended")
+	b.eventually(`new URLSearchParams(location.hash.split("?")[1]).get("since") === "2026-03-01T09:00:30.5Z"`)
+}
+
+// Negative rewards are drawn as what they are.
+func TestPageOfNegativeRewards(t *testing.T) {
+	t.Parallel()
+
+	all := training(8)
+	for i := range all {
+		all[i].Outcome, all[i].Reward = rollout.Completed, new(-0.25*float64(1+i%2))
+	}
+
+	r := startList(t, newFakeProducers(), all...)
+	b := newBrowser(t, 1280, 900)
+	b.run(chromedp.Navigate(r.url + "/web/#/tasks/parse-dates-0"))
+	b.eventually(`[...document.querySelectorAll("#task [aria-label^='Mean reward over time'] rect.bar")].some((bar) => Number(bar.getAttribute("height")) > 0)`)
+	b.eventually(`[...document.querySelectorAll("#task rect")].every((bar) => Number(bar.getAttribute("y")) >= 0 && Number(bar.getAttribute("height")) >= 0)`)
+}
+
 // A researcher sees a task and a producer over time, and goes from a period to its rollouts.
 func TestPageOverTime(t *testing.T) {
 	t.Parallel()
 
 	producers := newFakeProducers()
 	producers.states["math"] = mathProducer()
-	r := startList(t, producers, training(200)...)
+
+	// another producer, whose id begins with that of the first
+	other := rollout.NewResult("math-2-1-0")
+	other.GroupID, other.Outcome, other.Attempts = "math-2-1", rollout.InfraFailed, training(1)[0].Attempts
+	r := startList(t, producers, append(training(200), other)...)
 	b := newBrowser(t, 1280, 900)
 
 	b.run(chromedp.Navigate(r.url + "/web/#/producers/math"))
@@ -220,7 +315,7 @@ func TestPageOverTime(t *testing.T) {
 	})(document.querySelector("#producer details tbody tr"))`)
 	b.saveScreenshot("producer-table")
 	b.eventually(`(document.querySelector("#producer .hit").dispatchEvent(new MouseEvent("click", {bubbles: true})), true)`)
-	b.eventually(`location.hash.includes("id_prefix=math-") && location.hash.includes("since=") && location.hash.includes("until=")`)
+	b.eventually(`location.hash.includes("producer_id=math") && location.hash.includes("since=") && location.hash.includes("until=")`)
 	b.eventually(`document.querySelector("#total").textContent === wanted + " ended"`)
 
 	// from a bar of those that ran to all that ran within its time, by weights or not

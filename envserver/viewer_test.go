@@ -111,6 +111,15 @@ func TestPageShowsATranscript(t *testing.T) {
 	b.eventually(`document.querySelector("dialog").open`)
 }
 
+// A search finds a text behind letters that have another length in lower case, and nothing of it is syntax.
+func TestPageSearchesAnyText(t *testing.T) {
+	t.Parallel()
+
+	b := startViewer(t, []agentCall{{text: strings.Repeat("İ", 40) + " Needle[1]"}}, "?tab=timeline")
+	b.run(chromedp.SendKeys("#rollout input[type=search]", "needle[1]"))
+	b.waitForText("#rollout .search", "1 of 1")
+}
+
 // A reader sees which tokens were sampled and trained, why a sequence breaks, and the least likely token.
 func TestPageShowsTokens(t *testing.T) {
 	t.Parallel()
@@ -136,6 +145,16 @@ func TestPageShowsTokens(t *testing.T) {
 	})()`)
 	b.waitForText("#panel-tokens dl", "with the rollout")
 	b.eventually(`document.querySelector("#panel-tokens .break") === null`)
+	// a view that cannot be loaded is an error, and the one before stays
+	b.eventually(`(() => {
+	  window.fetch = async () => Response.json({ detail: "the store is away" }, { status: 503 });
+	  const choose = document.querySelector("#panel-tokens select");
+	  choose.value = "0";
+	  choose.dispatchEvent(new Event("change"));
+	  return true;
+	})()`)
+	b.waitForText("#alert", "the store is away")
+	b.waitForText("#panel-tokens dl", "with the rollout")
 	b.run(setColorScheme("dark"))
 	b.requireReadable("tokens")
 }
@@ -201,6 +220,9 @@ func TestPageShowsAHostileResult(t *testing.T) {
 
 		res.Outcome, res.Error, res.TaskID = rollout.VerifierFailed, &evil, evil
 		res.Grading = rollout.Grading{Status: rollout.GradingStatus(evil), Why: evil, Unseen: []string{evil}, Notes: []string{evil}}
+		res.Attempts = []rollout.Attempt{
+			{Number: 1, Outcome: rollout.InfraFailed, Error: evil}, {Number: 2, Outcome: rollout.VerifierFailed},
+		}
 		res.Grading.Before = &rollout.EarlierGrade{Outcome: rollout.Completed, Reward: new(0.5), Why: evil}
 		res.VerifyResults = []rollout.CommandResult{{Cmd: evil, ExitCode: 1, Stdout: evil, Stderr: evil}}
 		res.SetupResults = res.VerifyResults
@@ -217,12 +239,10 @@ func TestPageShowsAHostileResult(t *testing.T) {
 	b.run(chromedp.Navigate(r.url + "/web/#/rollouts/hostile"))
 	b.waitForText("#rollout .findings", "the same call 3 times in a row")
 	b.waitForText("#rollout .summary", "⟨U+202E⟩␛[2J<script>")
+	b.waitForText("#rollout .summary", "attempt 1: infra failed: ⟨U+202E⟩␛[2J<script>")
 
 	for _, tab := range []string{"timeline", "calls", "verifier", "tokens", "files", "logs", "data"} {
 		b.openTab(tab)
-		res.Attempts = []rollout.Attempt{
-			{Number: 1, Outcome: rollout.InfraFailed, Error: evil}, {Number: 2, Outcome: rollout.VerifierFailed},
-		}
 		b.eventually(`((panel) => panel?.innerText.length > 10 && !panel.innerText.includes("Loading"))(document.querySelector("#panel-` + tab + `"))`)
 	}
 
@@ -239,7 +259,6 @@ func TestPageShowsAnAgentOfTokenIDs(t *testing.T) {
 	t.Parallel()
 	r := start(t, withWeb)
 	line, err := json.Marshal(rollout.Turn{
-	b.waitForText("#rollout .summary", "attempt 1: infra failed: ⟨U+202E⟩␛[2J<script>")
 		Turn: 1, Kind: rollout.KindAgent, Delivered: true, Request: json.RawMessage(`{"prompt":[1,2]}`),
 		Response: json.RawMessage(`{"choices":[{"text":"<think>hm</think>I look.<tool_call>{\"name\": \"terminal\"}</tool_call>"}]}`),
 	})

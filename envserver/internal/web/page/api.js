@@ -48,7 +48,7 @@ function request(path, options) {
   if (token()) headers.Authorization = "Bearer " + token();
   if (options.body !== undefined) headers["Content-Type"] = "application/json";
   return fetch(new URL(path, base), { ...options, headers }).catch((error) => {
-    throw error.name === "AbortError" ? error : new Error("The server does not answer. The page goes on when it does.");
+    throw error.name === "AbortError" ? error : Object.assign(new Error("The server does not answer. The page goes on when it does."), { status: 503 });
   });
 }
 
@@ -63,6 +63,18 @@ export async function download(path, name) {
 
 export const get = async (path) => (await ask(path)).json();
 export const post = async (path, body) => (await ask(path, { method: "POST", body: JSON.stringify(body) })).json();
+
+/** pages asks for the first n pages of a list, whose name is that of its field, too. more: there are others. */
+export async function pages(name, query, n) {
+  const items = [];
+  let cursor = "";
+  for (let page = 0; page < n && (page === 0 || cursor); page++) {
+    const found = await get(`${name}?` + new URLSearchParams({ ...query, limit: 100, ...(cursor && { cursor }) }));
+    items.push(...found[name]);
+    cursor = found.next ?? "";
+  }
+  return { items, more: cursor !== "" };
+}
 
 /** watch opens the socket with updates of this tab's session. A browser can send the token only as a subprotocol. */
 export function watch(onUpdate, onEnd) {

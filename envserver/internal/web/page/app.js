@@ -25,15 +25,32 @@ const of = { rollout: "rollouts", compare: "rollouts", task: "tasks", sets: "tas
 
 function where() {
   const [path, query] = location.hash.replace(/^#\//, "").split("?");
-  const [page, id] = path.split("/");
-  if (page === "compare" && id) return [page, decodeURIComponent(id)];
-  if (page === "tasks") return id ? ["task", decodeURIComponent(id)] : ["sets"];
+  const [page, name] = path.split("/");
+  const id = name && decoded(name);
+  if (page === "compare" && id) return [page, id];
+  if (page === "tasks") return id ? ["task", id] : ["sets"];
   if (["playground", "hosts"].includes(page)) return [page];
   if (!["rollouts", "groups", "producers"].includes(page)) return ["run", undefined, new URLSearchParams(query)];
-  return [id ? page.slice(0, -1) : page, id && decodeURIComponent(id), new URLSearchParams(query)];
+  return [id ? page.slice(0, -1) : page, id, new URLSearchParams(query)];
 }
 
+// decoded is a name of the address, which a person may have written.
+function decoded(name) {
+  try {
+    return decodeURIComponent(name);
+  } catch {
+    return name;
+  }
+}
+
+const away = [502, 503, 504]; // of answers for which the page is opened again
+const pause = 5000;
+let visits = 0;
+let again = 0; // a timer
+
 async function open() {
+  const visit = ++visits;
+  clearTimeout(again);
   const [page, id, query] = where();
   keep.stop();
   rollout.stop();
@@ -51,7 +68,9 @@ async function open() {
   try {
     await pages[page](id, query);
   } catch (error) {
-    if (error.name !== "AbortError") complain(error.message);
+    if (error.name === "AbortError" || visit !== visits) return; // another page is open
+    complain(error.message);
+    if (away.includes(error.status)) again = setTimeout(open, pause);
   }
 }
 

@@ -1,5 +1,5 @@
 // The columns of the list of rollouts, and which of them are shown.
-import { el, link, seconds } from "./dom.js";
+import { dollars, el, link, seconds } from "./dom.js";
 import { place } from "./saved.js";
 import { visible } from "./text.js";
 
@@ -41,7 +41,7 @@ const columns = [
   { name: "Last call", id: "last_call_at", cell: (r) => (r.last_call_at ? new Date(r.last_call_at).toLocaleString() : "") },
   { name: "Tokens", key: "completion_tokens", usual: true, number: true, cell: (r) => count(r.usage?.completion_tokens) },
   { name: "Prompt tokens", id: "prompt_tokens", number: true, cell: (r) => count(r.usage?.prompt_tokens) },
-  { name: "Cost", id: "cost", number: true, cell: (r) => (r.usage?.cost_usd ? "$" + r.usage.cost_usd.toPrecision(2) : "") },
+  { name: "Cost", id: "cost", number: true, cell: (r) => (r.usage?.cost_usd ? dollars(r.usage.cost_usd) : "") },
   { name: "Attempts", id: "attempt", number: true, cell: (r) => r.attempt },
   { name: "Time", key: "duration_s", usual: true, number: true, cell: (r) => seconds(lasted(r)) },
   { name: "Started", key: "started_at", cell: (r) => new Date(r.started_at).toLocaleString() },

@@ -76,12 +76,15 @@ export function versions(all, listOf) {
 // figure is one chart. Its bars stand where they are in time, so that a pause is a gap; each opens its rollouts.
 function figure(label, { name, format, most: top }, bars) {
   if (!bars.length) return null;
-  const most = Math.max(...bars.map(({ value }) => value), 0);
+  const values = bars.map(({ value }) => value);
+  const most = Math.max(...values);
+  const [high, low] = [top ?? Math.max(most, 0), Math.min(...values, 0)];
+  const scale = high > low ? 40 / (high - low) : 0;
   const drawn = bars.map(({ value, x, width, title, parts, to }) => {
-    let y = 40;
-    const stack = (parts || [["bar", Math.max(value, 0)]]).map(([tone, n]) => {
-      const height = most ? (40 * n) / (top ?? most) : 0;
-      y -= height;
+    let y = high * scale; // of 0: what is below it hangs down
+    const stack = (parts || [["bar", value]]).map(([tone, n]) => {
+      const height = Math.abs(n) * scale;
+      if (n > 0) y -= height;
       return el("rect", { x, y, width, height, class: tone });
     });
     return [stack, el("rect", { x, y: 0, width, height: 40, class: "hit", click: () => (location.hash = to) }, el("title", {}, `${title}: ${format(value)}`))];

@@ -32,14 +32,18 @@ export function reveal(node, within) {
   }
 }
 
-/** seconds formats a duration for a table. */
+/** seconds formats a duration for a table. That of something that runs may be negative by the clock of this machine. */
 export function seconds(s) {
   if (s === null || !Number.isFinite(s)) return "";
+  if (s < 0) return "0.0 s";
   if (s > 0 && s < 0.1) return Math.max(Math.round(s * 1000), 1) + " ms";
   const whole = Math.round(s);
   if (whole < 60) return s.toFixed(1) + " s";
   return Math.floor(whole / 60) + " min " + (whole % 60) + " s";
 }
+
+/** dollars formats an amount of US dollars. */
+export const dollars = (usd) => "$" + (usd < 1 ? String(Number(usd.toPrecision(2))) : usd.toLocaleString("en", { minimumFractionDigits: 2, maximumFractionDigits: 2 }));
 
 export const pretty = (value) => JSON.stringify(value, null, 2);
 

@@ -3,7 +3,7 @@ import { $, el, seconds } from "./dom.js";
 
 // Each filter has one parameter, or a least and a greatest one.
 const filters = [
-  ["status", ["status"]], ["outcome", ["outcome"]], ["task", ["task_id"]], ["group", ["group_id"]], ["agent", ["agent"]], ["model", ["model"]], ["endpoint", ["endpoint"]], ["weights", ["model_version"]], ["id", ["id_prefix"]], ["these", ["ids"], (ids) => `${ids.split(",").length} rollouts`],
+  ["status", ["status"]], ["outcome", ["outcome"]], ["task", ["task_id"]], ["group", ["group_id"]], ["producer", ["producer_id"]], ["agent", ["agent"]], ["model", ["model"]], ["endpoint", ["endpoint"]], ["weights", ["model_version"]], ["id", ["id_prefix"]], ["these", ["ids"], (ids) => `${ids.split(",").length} rollouts`],
   ["reward", ["min_reward", "max_reward"]], ["turns", ["min_turns", "max_turns"]], ["time", ["min_duration_s", "max_duration_s"], (s) => seconds(Number(s))],
   ["ended", ["ended_since"], (time) => "from " + new Date(time).toLocaleString()],
   ["started", ["since", "until"], (time) => new Date(time).toLocaleString()],
@@ -11,9 +11,10 @@ const filters = [
 
 const moments = ["since", "until", "ended_since"]; // the form has local times, the address those of the server
 
-/** read returns what the form has, without empty fields. */
-export function read() {
-  const all = [...new FormData($("filter"))].map(([name, value]) => [name, moments.includes(name) && value ? new Date(value).toISOString() : value.trim()]);
+/** read returns what the form has, without empty fields. A time that is still that of the address stays exact: its field has no seconds. */
+export function read(address) {
+  const exact = (name, value) => (address.has(name) && local(address.get(name)) === value ? address.get(name) : new Date(value).toISOString());
+  const all = [...new FormData($("filter"))].map(([name, value]) => [name, moments.includes(name) && value ? exact(name, value) : value.trim()]);
   return new URLSearchParams(all.filter(([, value]) => value !== ""));
 }
 
@@ -31,6 +32,17 @@ function local(time) {
   const at = new Date(time);
   if (Number.isNaN(at.getTime())) return "";
   return new Date(at.getTime() - at.getTimezoneOffset() * 60_000).toISOString().slice(0, 16);
+}
+
+/** listForm gives the form of another list what the address has. It opens the list of what a person chooses; again draws the same one. */
+export function listForm(form, place, query, again) {
+  for (const { name } of [...form.elements].filter((field) => field.name)) form.elements[name].value = query.get(name) ?? "";
+  form.onsubmit = (event) => {
+    event.preventDefault();
+    const wanted = new URLSearchParams([...new FormData(form)].map(([name, value]) => [name, value.trim()]).filter(([, value]) => value !== ""));
+    const to = place + (wanted.size ? "?" + wanted : "");
+    location.hash === to ? again() : (location.hash = to);
+  };
 }
 
 /** chips returns a button for each filter of the address, which removes it. */

@@ -1,46 +1,36 @@
 // Groups of rollouts: the list, and one group with the rewards of its rollouts.
-import { get, post } from "./api.js";
+import { get, pages, post } from "./api.js";
 import { compare } from "./compare.js";
 import { $, complain, el, facts, link, section, show, table } from "./dom.js";
+import { listForm } from "./filters.js";
 import { keep } from "./keep.js";
 import { outcome, rolloutLink, taskLink } from "./columns.js";
+import { visible } from "./text.js";
 
 /** groupLink returns a link to a group's page. */
 export const groupLink = (id) => link("groups", id);
 
 /** list shows the groups that the query selects, and keeps them fresh until another page is opened. */
 export async function list(query) {
-  let pages = 1;
-  const form = $("group-filter");
-  for (const { name } of [...form.elements].filter((field) => field.name)) form.elements[name].value = query.get(name) ?? "";
-  const draw = async () => {
-    const rows = [];
-    let cursor = "";
-    for (let page = 0; page < pages && (page === 0 || cursor); page++) {
-      const found = await get("groups?" + new URLSearchParams({ ...Object.fromEntries(query), limit: 100, ...(cursor && { cursor }) }));
-      rows.push(...found.groups.map(row));
-      cursor = found.next ?? "";
-    }
-    $("group-list").replaceChildren(...table(["Group", "Task", "Outcome", { number: "Size" }, { number: "Mean reward" }, { number: "Replaced" }], rows));
-    show("groups-more", cursor !== "");
+  let shown = 1; // pages
+  listForm($("group-filter"), "#/groups", query, () => again());
+  const draw = async (signal) => {
+    const { items, more } = await pages("groups", Object.fromEntries(query), shown);
+    if (signal.aborted) return;
+    $("group-list").replaceChildren(...table(["Group", "Task", "Outcome", { number: "Size" }, { number: "Mean reward" }, { number: "Replaced" }], items.map(row)));
+    show("groups-more", more);
   };
-  const again = () => draw().catch((error) => complain(error.message));
+  const again = () => keep(draw).catch((error) => complain(error.message));
   $("groups-more").onclick = () => {
-    pages++;
+    shown++;
     again();
-  };
-  form.onsubmit = (event) => {
-    event.preventDefault();
-    const wanted = new URLSearchParams([...new FormData(form)].filter(([, value]) => value !== ""));
-    const place = "#/groups" + (wanted.size ? "?" + wanted : "");
-    location.hash === place ? again() : (location.hash = place);
   };
   await keep(draw);
 }
 
 function row(g) {
   const mean = g.mean_reward?.toFixed(3) ?? "";
-  return [groupLink(g.group_id), g.task_id, standing(g), { number: g.size ?? "" }, { number: mean }, { number: g.replaced ?? "" }];
+  return [groupLink(g.group_id), g.task_id ? taskLink(g.task_id) : "", standing(g), { number: g.size ?? "" }, { number: mean }, { number: g.replaced ?? "" }];
 }
 
 /** group shows one group. */
@@ -74,7 +64,7 @@ function details(g) {
   const passes = s.n ? [`${s.pass} of ${s.n}`, ...Object.entries(g.pass_at_k).map(([k, p]) => `pass@${k} ${p.toFixed(3)}`)].join(", ") : "";
   return [
     facts([
-      ["Task", g.task_id && taskLink(g.task_id)], ["Outcome", standing(g)], ["Error", g.error], ["Rollouts", `${g.size}, ${g.members.filter((m) => m.outcome).length} ended, ${s.n} with a reward`],
+      ["Task", g.task_id && taskLink(g.task_id)], ["Outcome", standing(g)], ["Error", g.error && visible(g.error)], ["Rollouts", `${g.size}, ${g.members.filter((m) => m.outcome).length} ended, ${s.n} with a reward`],
       ["Rewards", s.n ? `mean ${s.mean.toFixed(3)}, standard deviation ${s.std.toFixed(3)}` : "none"], ["Passed", passes], ["Replaced", g.replaced || ""],
     ]),
     ...section("Rollouts", ["Rollout", "Outcome", { number: "Reward" }, { number: "Advantage" }, "Replaces", "Error"], members(g)),
@@ -85,7 +75,7 @@ function members(g) {
   let next = 0; // of the advantages, which the members with a reward have, in their order
   return g.members.map((m) => [
     rolloutLink(m.rollout_id), outcome(m), { number: m.reward }, { number: m.reward === null ? null : g.advantages[next++]?.toFixed(3) },
-    el("span", {}, (m.lost ?? []).flatMap((id, i) => [i ? ", " : "", rolloutLink(id)])), m.error,
+    el("span", {}, (m.lost ?? []).flatMap((id, i) => [i ? ", " : "", rolloutLink(id)])), visible(m.error ?? ""),
   ]);
 }
 

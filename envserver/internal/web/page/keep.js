@@ -4,24 +4,29 @@ import { complain } from "./dom.js";
 const every = 5000;
 let pageLeft = new AbortController();
 
-/** keep draws now and then at intervals until stop is called, also while the server, or a part that it needs, is away. */
+/**
+ * keep draws now and then at intervals until stop is called or it is called again, also while the server, or a part that it needs, is away. draw gets a
+ * signal: what it has asked for is not drawn any more when that is aborted.
+ */
 export async function keep(draw) {
   stop();
   pageLeft = new AbortController();
   const { signal } = pageLeft;
   let failed = false;
   try {
-    await draw();
+    await draw(signal);
+    if (!signal.aborted) complain("");
   } catch (error) {
+    if (signal.aborted) return;
     if (error.status < 500 || error.name === "AbortError") throw error;
-    if (!signal.aborted) complain(error.message);
+    complain(error.message);
     failed = true;
   }
   const again = async () => {
     if (signal.aborted) return;
     try {
-      await draw();
-      if (failed) complain("");
+      await draw(signal);
+      if (failed && !signal.aborted) complain("");
       failed = false;
     } catch (error) {
       if (!signal.aborted) complain(error.message);

@@ -24,9 +24,11 @@ const open = () => [...document.querySelectorAll("main > section")].find((s) => 
 // step focuses the next item: a turn, or the link of a row.
 function step(by) {
   const page = open();
-  const items = [...page.querySelectorAll(page.id === "rollout" ? ".turn" : "tbody tr a:first-child")].filter((e) => e.checkVisibility());
+  const linkOf = (row) => row?.querySelector("a"); // the first of several
+  const items = (page.id === "rollout" ? [...page.querySelectorAll(".turn")] : [...page.querySelectorAll("tbody tr")].map(linkOf)).filter((e) => e?.checkVisibility());
   if (!items.length) return;
-  const now = items.indexOf(document.activeElement.closest(".turn") ?? document.activeElement);
+  const focused = document.activeElement;
+  const now = items.indexOf(focused.closest(".turn") ?? linkOf(focused.closest("tr")));
   const to = items[Math.min(Math.max(now + by, 0), items.length - 1)];
   to.scrollIntoView({ block: page.id === "rollout" ? "start" : "center" });
   to.focus({ preventScroll: true });

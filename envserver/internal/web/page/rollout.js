@@ -3,7 +3,7 @@ import { abort, again as startAgain, button, gradable, regrade, sure } from "./a
 import { ask, download, events, get } from "./api.js";
 import { calls } from "./calls.js";
 import { painter } from "./code.js";
-import { $, complain, el, facts, pretty, reveal, seconds } from "./dom.js";
+import { $, complain, dollars, el, facts, pretty, reveal, seconds } from "./dom.js";
 import { files } from "./files.js";
 import { groupLink } from "./groups.js";
 import { outcome, rolloutLink, taskLink } from "./columns.js";
@@ -223,7 +223,7 @@ function standing(state, head, { turns, called }) {
   const known = [
     ["Task", state.task_id && taskLink(state.task_id)], ["Step", visible(state.step ?? "")], ["Group", state.group_id && groupLink(state.group_id)], ["Agent", visible(head?.agent ?? "")], ["Endpoint", visible(head?.endpoint ?? "")], ["Model", models.map(visible).join(", ")], ["Weights", range(versions.map(visible))],
     ["Turns", !head ? state.turns || (called.length ? "" : 0) : head.agent === "interactive" ? "" : usage.turns || turns.length], ["Tool calls", called.length || ""], ["Tokens", usage?.prompt_tokens ? `${usage.prompt_tokens.toLocaleString("en")} in, ${usage.completion_tokens.toLocaleString("en")} out` : ""],
-    ["Cost", usage?.cost_usd ? `$${usage.cost_usd.toPrecision(2)}` : ""], ["Time", seconds((end - Date.parse(state.started_at)) / 1000)], ["Attempt", state.attempt > 1 ? state.attempt : ""], ["Host", visible(state.host ?? "")], ["Sandbox", visible(state.sandbox_id ?? head?.sandbox_id ?? "")],
+    ["Cost", usage?.cost_usd ? dollars(usage.cost_usd) : ""], ["Time", seconds((end - Date.parse(state.started_at)) / 1000)], ["Attempt", state.attempt > 1 ? state.attempt : ""], ["Host", visible(state.host ?? "")], ["Sandbox", visible(state.sandbox_id ?? head?.sandbox_id ?? "")],
   ];
   return [
     el("div", { class: "verdict" }, badge, reward, el("span", { class: "siblings" })),

@@ -22,7 +22,6 @@ export const lastList = () => last;
 
 /** list shows the rollouts that the query selects, and keeps them fresh until another page is opened. */
 export async function list(query) {
-  const again = () => draw().catch((error) => complain(error.message));
   address = query;
   [pages, drawn, counted] = [1, "", ""];
   fill(address);
@@ -38,7 +37,7 @@ export async function list(query) {
   }));
   $("filter").onsubmit = (event) => {
     event.preventDefault();
-    const wanted = read();
+    const wanted = read(address);
     ofPage.forEach((name) => address.has(name) && wanted.set(name, address.get(name)));
     if (!select(wanted)) again();
   };
@@ -83,7 +82,10 @@ function asked() {
   return query;
 }
 
-async function draw() {
+// again draws the list at once: what was asked for before is not shown any more.
+const again = () => keep(draw).catch((error) => complain(error.message));
+
+async function draw(signal) {
   const rows = [];
   let cursor = "";
   let unindexed = 0;
@@ -97,7 +99,7 @@ async function draw() {
     if (!cursor) break;
   }
   if (rows.some((r) => !r.outcome)) await describe(rows);
-  complain("");
+  if (signal.aborted) return;
   last = { place: placeOf(address), ids: rows.map((r) => r.rollout_id) };
   drawTable(rows);
   show("more", cursor !== "");
@@ -133,7 +135,7 @@ function drawTable(rows) {
 function sortBy(key) {
   place("sort", { [key]: "-" + key, ["-" + key]: "" }[address.get("sort")] ?? key);
   pages = 1;
-  draw().catch((error) => complain(error.message));
+  again();
 }
 
 // describe adds to the rollouts that run what the list does not have of them: turns, and why they wait.

@@ -10,7 +10,7 @@ export function search(node) {
     const places = ranges(node, input.value);
     mark(places);
     at = places.length ? (at + step + places.length) % places.length : -1;
-    count.textContent = input.value ? (places.length ? `${at + 1} of ${places.length}` : "none") : "";
+    count.textContent = input.value ? (places.length ? `${at + 1} of ${places.length}${places.length === most ? " or more" : ""}` : "none") : "";
     if (at < 0) return;
     const place = places[at].startContainer.parentElement;
     reveal(place, node);
@@ -32,14 +32,15 @@ const most = 1000; // places
 function ranges(node, wanted) {
   const found = [];
   if (!wanted) return found;
-  const low = wanted.toLowerCase();
+  // in lower case a text may have another length
+  const pattern = new RegExp(wanted.replace(/[\\^$.*+?()[\]{}|/]/g, "\\$&"), "giu");
   const walk = document.createTreeWalker(node, NodeFilter.SHOW_TEXT);
-  for (let text = walk.nextNode(); text && found.length < most; text = walk.nextNode()) {
-    const data = text.data.toLowerCase();
-    for (let i = data.indexOf(low); i >= 0 && found.length < most; i = data.indexOf(low, i + low.length)) {
+  for (let text = walk.nextNode(); text; text = walk.nextNode()) {
+    for (const { index, 0: match } of text.data.matchAll(pattern)) {
+      if (found.length === most) return found;
       const range = new Range();
-      range.setStart(text, i);
-      range.setEnd(text, Math.min(i + low.length, text.data.length));
+      range.setStart(text, index);
+      range.setEnd(text, index + match.length);
       found.push(range);
     }
   }

@@ -8,8 +8,8 @@ export function stepOf(turn, steps) {
   return later ? steps.findIndex((s) => s.attempt === Number(later[1])) : steps.length ? 0 : -1;
 }
 
-/** ending says how a step ended. */
-export function ending(step) {
+// ending says how a step ended.
+function ending(step) {
   const rewards = Object.entries(step.rewards ?? {}).map(([name, value]) => `${visible(name)} ${value}`);
   return [
     typeof step.reward === "number" ? el("span", { class: "reward" }, "reward ", el("b", {}, String(step.reward))) : el("span", { class: "quiet" }, "no reward"),

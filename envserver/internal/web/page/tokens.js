@@ -1,6 +1,6 @@
 // The training sequences, token by token as the engine sampled them.
 import { get } from "./api.js";
-import { el, facts } from "./dom.js";
+import { complain, el, facts } from "./dom.js";
 import { visible } from "./text.js";
 
 const page = 2000; // tokens of one request
@@ -15,11 +15,13 @@ export function tokens(path, untrained, onPlace) {
   let asked = false; // for a view
 
   const likely = alternatives(path);
+  // go is load for what is clicked: on an error the view stays.
+  const go = (...place) => load(...place).catch((error) => complain(error.message));
   const load = async (sequence, start, at) => {
     const view = await get(`${path}/tokens?sequence=${sequence}&start=${start}&limit=${page}`);
     shown = view;
     onPlace({ sequence: sequence || undefined, token: at });
-    node.replaceChildren(...draw(view, load, untrained, onPlace, likely));
+    node.replaceChildren(...draw(view, go, untrained, onPlace, likely));
     if (at !== undefined) mark(node, at);
   };
 

@@ -101,8 +101,8 @@ function editsOf(a) {
 
 const contentOf = (a) => string(a.content, a.contents, a.file_text);
 
-/** fileChange returns what a call's arguments say of a file: {path, edits} or {path, content}; null: they change none. */
-export function fileChange(text) {
+// fileChange returns what a call's arguments say of a file: {path, edits} or {path, content}; null: they change none.
+function fileChange(text) {
   const args = parse(text);
   const path = args && pathOf(args);
   if (!path || string(args.command, args.cmd, args.script) !== undefined) return null;
