@@ -132,8 +132,8 @@ def collect(env: AgentEnv[Any]) -> ScoredDataGroup | None:
 
 def make(server: Server, cls: type[AgentEnv[Any]] = Env, **config: Any) -> Any:
     settings = Config(
-        rolloutd_server=server.url, rollout_server_url=server.url, group_size=2, include_messages=True, tokenizer_name=tokenizer(), use_wandb=False,
-        **{"allow_network": False, "open_groups_path": "", **config},
+        rolloutd_server=server.url, rollout_server_url=server.url, include_messages=True, tokenizer_name=tokenizer(), use_wandb=False,
+        **{"group_size": 2, "allow_network": False, "open_groups_path": "", **config},
     )
     return cls(settings, [APIServerConfig(base_url="http://model/v1", model_name="m", server_type="vllm", tokenizer_name=tokenizer())])
 
@@ -292,6 +292,56 @@ def test_a_hook_runs_tools_in_the_sandbox(server: Server) -> None:
     sent = server.requests("POST /executor/execute")
     assert {s.body["trajectory_id"] for s in sent} == {"r0", "r1"}
     assert sent[0].body["tool"] == {"name": "terminal", "arguments": {"command": "pytest"}, "uniq_id": "u1"}
+
+
+class CatchesAll(Env):
+    """As published environments do, it scores 0 what it cannot verify."""
+
+    async def verify_and_score_trajectory(self, item: Any, final_response: str, **more: Any) -> float:
+        try:
+            ran = await more["exec_tool"](ToolCall("terminal", {"command": "pytest"}, uniq_id="u1"))
+        except Exception:
+            return 0.0
+        return float(ran.success)
+
+
+def test_a_failure_of_the_infrastructure_scores_no_work(server: Server, caplog: pytest.LogCaptureFixture) -> None:
+    group(server, ("completed", "out"), ("completed", "other"))
+    lost = {"success": False, "output": "", "error": "the sandbox is gone", "metadata": {"fault": "SandboxLost"}, "uniq_id": "u1"}
+    server.on("POST /executor/execute", Answer(200, lost))
+    env = make(server, CatchesAll)
+    work_on(env)
+    assert env.counts.incomplete == 1
+    assert "score of rollout r0: ServerError: the sandbox is gone" in caplog.text
+    assert not server.requests("POST /rollouts/r0/score") and server.requests("POST /groups/g/abort")
+
+
+def test_a_call_that_a_server_cut_off_is_repeated(server: Server) -> None:
+    group(server, ("completed", "out"))
+    stopped = {"success": False, "error": "the server is stopping", "metadata": {"fault": "Timeout"}}
+    server.on("POST /executor/execute", Answer(200, stopped), Answer(200, {"success": True, "output": "1 passed"}))
+    got = collect(make(server, CatchesAll, group_size=1))
+    assert got is not None
+    assert got["scores"] == [1.0]
+    assert [s.body["tool"]["uniq_id"] for s in server.requests("POST /executor/execute")] == ["u1", "u1"], "it runs once"
+
+
+class Polls(Env):
+    """Makes one call until it succeeds, as AgentEnv runs it each time."""
+
+    async def verify_and_score_trajectory(self, item: Any, final_response: str, **more: Any) -> float:
+        ready = ToolCall("terminal", {"command": "curl -f localhost"}, uniq_id="u1")
+        return float(sum([(await more["exec_tool"](ready)).success for _ in range(3)]))
+
+
+def test_a_call_that_a_hook_makes_again_runs_again(server: Server) -> None:
+    group(server, ("completed", "out"))
+    server.on("POST /executor/execute", Answer(200, {"success": False, "error": "Exit code: 7"}), Answer(200, {"success": True}))
+    got = collect(make(server, Polls, group_size=1))
+    assert got is not None
+    assert got["scores"] == [2.0]
+    ids = [s.body["tool"]["uniq_id"] for s in server.requests("POST /executor/execute")]
+    assert ids[0] == "u1" and len(set(ids)) == 3
 
 
 class Prepares(Env):

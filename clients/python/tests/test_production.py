@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from conftest import Answer, Server
 
-from rolloutd import AsyncClient, Client, DeadlineError, InvalidError
+from rolloutd import AsyncClient, Client, DeadlineError, InvalidError, UnavailableError
 
 RUNNING: dict[str, Any] = {"producer_id": "p", "sink": "disk", "group_size": 2, "phase": "running", "waiting": "", "step": 3, "counts": {"delivered": 4}}
 DELIVERED = {"group_id": "g/1", "sink": "disk", "state": "delivered", "tries": 1, "rollouts": 2}
@@ -86,7 +86,10 @@ def test_a_score_and_the_executor(server: Server) -> None:
         ran = c.executor.execute("r", "terminal", {"command": "exit 3"}, uniq_id="u", timeout_s=5)
         assert (ran.success, ran.output, ran.metadata) == (False, "x", {"exit_code": 3})
         assert c.executor.release("r")
-    (sent,) = server.requests("POST /executor/execute")
+        server.on("POST /executor/execute", Answer(200, answer | {"error": "no tools", "metadata": {"fault": "Unavailable"}}))
+        with pytest.raises(UnavailableError, match="no tools"):
+            c.executor.execute("r", "terminal", {"command": "exit 3"})
+    sent, _ = server.requests("POST /executor/execute")
     assert sent.body == {
         "trajectory_id": "r", "timeout_s": 5, "tool": {"name": "terminal", "arguments": {"command": "exit 3"}, "uniq_id": "u"},
     }

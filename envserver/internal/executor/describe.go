@@ -28,7 +28,7 @@ type describedAnswer struct {
 	Success  bool           `json:"success" required:"true"`
 	Output   string         `json:"output" required:"true"`
 	Error    string         `json:"error" required:"true" description:"why the call failed"`
-	Metadata map[string]any `json:"metadata" required:"true" nullable:"false" description:"facts such as exit_code"`
+	Metadata map[string]any `json:"metadata" required:"true" nullable:"false" description:"facts such as exit_code; fault: the kind of a failure that is not the tool's, such as SandboxLost"`
 	UniqID   any            `json:"uniq_id" required:"true"`
 }
 

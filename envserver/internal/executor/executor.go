@@ -243,7 +243,7 @@ func (a *API) execute(ctx context.Context, c executeRequest) executeAnswer {
 	result, err := a.call(ctx, c)
 	switch {
 	case err != nil:
-		answer.Error = err.Error()
+		answer.Error, answer.Metadata = err.Error(), failureMetadata(err)
 	default:
 		answer.Success, answer.Output, answer.Error = !result.Error, result.Content, result.Message
 		if len(result.Data) > 0 {
@@ -256,6 +256,11 @@ func (a *API) execute(ctx context.Context, c executeRequest) executeAnswer {
 	}
 
 	return answer
+}
+
+// failureMetadata tells a failure that is not the tool's, such as a lost sandbox, from an answer of the tool, by its kind.
+func failureMetadata(err error) json.RawMessage {
+	return json.RawMessage(`{"fault":"` + string(fault.KindOf(err)) + `"}`)
 }
 
 func (a *API) call(ctx context.Context, c executeRequest) (episode.Result, error) {

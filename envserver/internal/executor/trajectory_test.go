@@ -112,3 +112,30 @@ func TestReleaseThroughAnotherReplica(t *testing.T) {
 
 	require.Zero(t, first.Generations()+second.Generations(), "the keeper has them")
 }
+
+// failing is a fake engine whose calls fail.
+type failing struct {
+	access.Episodes
+	err error
+}
+
+func (f failing) Call(context.Context, string, episode.Call) (episode.Answer, error) {
+	return episode.Answer{}, f.err
+}
+
+// A client that scores must not take a failure of the infrastructure for a command that failed.
+func TestFailureOfTheInfrastructureHasItsKind(t *testing.T) {
+	t.Parallel()
+
+	call := map[string]any{"trajectory_id": "t", "tool": map[string]any{"name": "bash", "uniq_id": "u"}}
+
+	for _, kind := range []fault.Kind{fault.SandboxLost, fault.ToolServerFailed, fault.Timeout} {
+		execute := post(t, &executor.API{
+			Episodes: failing{err: fault.New(kind, "no answer")}, Rollouts: startedTrajectories{},
+		})
+
+		require.JSONEq(t,
+			`{"success":false,"output":"","error":"no answer","metadata":{"fault":"`+string(kind)+`"},"uniq_id":"u"}`,
+			execute("execute", call))
+	}
+}

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 from ._calls import Call, new_id, object_of, one
-from .errors import InvalidError, UnavailableError
+from .errors import InvalidError, UnavailableError, error_of_kind
 from .types import JSON, Task, TurnReward
 
 # Time limit of a step; the limits of the tools are shorter.
@@ -72,7 +72,7 @@ class EpisodeTool:
 
 @dataclass(frozen=True)
 class Execution:
-    """The answer of the executor's tool. `success` is false if the tool could not run or failed."""
+    """The answer of the executor's tool. `success` is false if the tool failed. A failure that is not the tool's is raised."""
 
     success: bool
     output: str
@@ -81,7 +81,10 @@ class Execution:
 
     @classmethod
     def of(cls, raw: JSON) -> Execution:
-        return cls(raw["success"], raw.get("output") or "", raw.get("error") or "", raw.get("metadata") or {})
+        metadata, error = raw.get("metadata") or {}, raw.get("error") or ""
+        if not raw["success"] and metadata.get("fault"):
+            raise error_of_kind(metadata["fault"], error)
+        return cls(raw["success"], raw.get("output") or "", error, metadata)
 
 
 class EpisodeTask(Task, total=False):

@@ -99,6 +99,11 @@ def error_of(status: int, body: Any, text: str) -> RolloutdError:
     return cls(message, kind=kind, status=status)
 
 
+def error_of_kind(kind: str, message: str) -> RolloutdError:
+    """The error of a kind that an answer names beside its content."""
+    return _BY_KIND.get(kind, ServerError)(message or kind, kind=kind)
+
+
 def _detail(detail: Any) -> str:
     """The text of `detail`, which is a string or a list of findings about the request."""
     if isinstance(detail, str):

@@ -18,7 +18,7 @@ from ..types import Group, Member, Sequence
 from .journal import Work
 from .records import AgentResult, ScoredDataGroup, ScoredDataItem
 from .scores import Scores
-from .workspace import ExecTool, prepared, tools_of
+from .workspace import ExecTool, Tools, prepared
 
 if TYPE_CHECKING:
     from .env import AgentEnv
@@ -186,8 +186,9 @@ async def score(env: AgentEnv[Any], work: Work, rollout_id: str) -> tuple[float,
     more = {"agent_result": result, "workspace_meta": work.workspace}
     more = {name: value for name, value in more.items() if takes_all or name in known}
 
-    trajectory_id = work.setup_id or rollout_id
-    scored = await call(hook, work.item, result.final_response, trajectory_id=trajectory_id, exec_tool=tools_of(env.client, rollout_id), **more)
+    trajectory_id, tools = work.setup_id or rollout_id, Tools(env.client, rollout_id)
+    scored = await call(hook, work.item, result.final_response, trajectory_id=trajectory_id, exec_tool=tools, **more)
+    tools.check()
     value, metadata = scored if isinstance(scored, tuple) else (scored, {})
     return number(value), dict(metadata or {})
 

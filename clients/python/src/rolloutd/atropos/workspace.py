@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import os
 import tempfile
@@ -10,8 +11,11 @@ from io import BytesIO
 from typing import Any
 
 from .._calls import new_id
+from .._episodes import Execution
+from .._http import RETRY_S
+from .._retry import Retry
 from ..aio import AsyncClient
-from ..errors import InvalidError, UnavailableError
+from ..errors import DeadlineError, InvalidError, RolloutdError, UnavailableError
 from .records import ToolCall, ToolResult
 
 # Largest workspace, in bytes of its files and as tar.gz: the bound of an upload.
@@ -29,14 +33,41 @@ Submit = Callable[[dict[str, Any]], Awaitable[str]]
 _SANDBOX = ("sandbox", "network", "allow_network", "setup", "setup_shell", "upload_files", "uploads")
 
 
-def tools_of(client: AsyncClient, rollout_id: str) -> ExecTool:
-    """Runs tools in the sandbox of a rollout that accepts calls."""
+class Tools:
+    """Runs tools in the sandbox of a rollout that accepts calls.
 
-    async def exec_tool(call: ToolCall) -> ToolResult:
-        done = await client.executor.execute(rollout_id, call.name, call.arguments, uniq_id=call.uniq_id)
+    A failure that is not the tool's, such as a lost sandbox, is raised. `failure` keeps it: whatever a hook makes of it, it says nothing about the work.
+    """
+
+    def __init__(self, client: AsyncClient, rollout_id: str) -> None:
+        self._client, self._rollout_id = client, rollout_id
+        self._made: set[str] = set()
+        self.failure: RolloutdError | None = None
+
+    async def __call__(self, call: ToolCall) -> ToolResult:
+        # A hook may make one call several times. Under the same id the executor would return the first answer.
+        uniq_id = new_id() if call.uniq_id in self._made else call.uniq_id
+        self._made.add(call.uniq_id)
+        try:
+            done = await self._execute(call, uniq_id)
+        except RolloutdError as err:
+            self.failure = err
+            raise
         return ToolResult(done.success, done.output, done.error, dict(done.metadata), call.uniq_id)
 
-    return exec_tool
+    async def _execute(self, call: ToolCall, uniq_id: str) -> Execution:
+        """Makes a call, which runs once by its id, until a host or a server that is restarted answers."""
+        retry = Retry(RETRY_S)
+        while True:
+            try:
+                return await self._client.executor.execute(self._rollout_id, call.name, call.arguments, uniq_id=uniq_id)
+            except (UnavailableError, DeadlineError) as err:
+                await asyncio.sleep(retry.pause(err))
+
+    def check(self) -> None:
+        """Raises the failure of a call, which the hook may have caught."""
+        if self.failure is not None:
+            raise self.failure
 
 
 async def prepared(client: AsyncClient, task: Mapping[str, Any], submit: Submit, hook: Hook, timeout_s: float) -> tuple[dict[str, Any], Any, str]:
@@ -47,8 +78,10 @@ async def prepared(client: AsyncClient, task: Mapping[str, Any], submit: Submit,
     like = {name: task[name] for name in _SANDBOX if name in task}
     episode = {"agent": "interactive", "instruction": "a workspace is prepared", "episode": {"enabled_toolsets": ["all"]}, "agent_timeout_s": timeout_s}
     rollout_id = await submit({**like, **episode, "rollout_id": new_id()})
+    tools = Tools(client, rollout_id)
     try:
-        result = await hook(rollout_id, tools_of(client, rollout_id))
+        result = await hook(rollout_id, tools)
+        tools.check()
         packed = await client.executor.archive(rollout_id, max_bytes=MAX_FILES)
     finally:
         await client.rollouts.abort(rollout_id, "the workspace is prepared")
