@@ -276,6 +276,29 @@ def test_a_hook_sees_the_steps(server: Server) -> None:
     assert got["overrides"] == [{"rollout_id": "r0", "checked": True}, {"rollout_id": "r1", "checked": True}]
 
 
+class Array:
+    """As arrays of numpy and tensors, it has its values in tolist()."""
+
+    def tolist(self) -> list[float]:
+        return [0.5, 1.0]
+
+
+class Measures(Env):
+    async def verify_and_score_trajectory(self, item: Any, final_response: str, **more: Any) -> tuple[float, dict[str, Any]]:
+        metadata = {"log": Path("out/log"), "times": Array(), "speed": float("nan"), "seen": {1}, "verification_messages": None}
+        return float(len(final_response)), metadata
+
+
+def test_metadata_may_be_any_objects(server: Server, tmp_path: Path) -> None:
+    group(server, ("completed", "a"), ("completed", "bc"))
+    run_process(make(server, Measures, data_path_to_save_groups=str(tmp_path / "g.jsonl")), 1)
+    (line,) = map(json.loads, (tmp_path / "g.jsonl").read_text().splitlines())
+    assert line["scores"] == [1.0, 2.0]
+    assert line["overrides"][0] == {
+        "log": "out/log", "times": [0.5, 1.0], "speed": None, "seen": "{1}", "verification_messages": None, "rollout_id": "r0",
+    }
+
+
 class RunsTests(Env):
     async def verify_and_score_trajectory(self, item: Any, final_response: str, **more: Any) -> float:
         ran = await more["exec_tool"](ToolCall("terminal", {"command": "pytest"}, uniq_id="u1"))

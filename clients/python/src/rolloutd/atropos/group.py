@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import json
 import logging
 import math
 from dataclasses import dataclass, field
@@ -117,7 +118,7 @@ class GroupRun:
             return None
 
         metadata = self._work.metadata.get(member.rollout_id, {})
-        messages = [*result.opening, *result.to_messages(), *metadata.get("verification_messages", ())]
+        messages = [*result.opening, *result.to_messages(), *(metadata.get("verification_messages") or ())]
         return Trajectory(result.sequence, score, result, messages, metadata)
 
     async def _sequence(self, rollout_id: str) -> Sequence | None:
@@ -190,7 +191,7 @@ async def score(env: AgentEnv[Any], work: Work, rollout_id: str) -> tuple[float,
     scored = await call(hook, work.item, result.final_response, trajectory_id=trajectory_id, exec_tool=tools, **more)
     tools.check()
     value, metadata = scored if isinstance(scored, tuple) else (scored, {})
-    return number(value), dict(metadata or {})
+    return number(value), as_json(metadata or {})
 
 
 def number(value: Any) -> float:
@@ -200,6 +201,14 @@ def number(value: Any) -> float:
     if not isinstance(value, Real) or not math.isfinite(value):
         raise InvalidError(f"the score must be a finite number, got {value!r}")
     return float(value)
+
+
+def as_json(metadata: Any) -> dict[str, Any]:
+    """A hook's metadata in the form in which a file and the trainer can have them: numbers and arrays of other libraries are those of
+    JSON, NaN is None, and anything else is its text."""
+    text = json.dumps(dict(metadata), default=lambda value: value.tolist() if hasattr(value, "tolist") else str(value))
+    plain: dict[str, Any] = json.loads(text, parse_constant=lambda _: None)
+    return plain
 
 
 async def call(hook: Any, *args: Any, **kwargs: Any) -> Any:
