@@ -299,6 +299,21 @@ def test_metadata_may_be_any_objects(server: Server, tmp_path: Path) -> None:
     }
 
 
+class OfAgentEnv(Env):
+    """Takes a malformed call for the answer, as AgentEnv does."""
+
+    async def build_rollout(self, item: Any) -> dict[str, Any]:
+        return {"react": {"on_malformed": "final"}, "setup": ["true"]}
+
+
+def test_further_arguments_of_react_leave_the_settings(server: Server) -> None:
+    group(server, ("completed", "a"), ("completed", "bc"))
+    collect(make(server, OfAgentEnv, agent_max_steps=7))
+    (sent,) = server.requests("POST /groups")
+    react = sent.body["react"]
+    assert (react["on_malformed"], react["max_steps"], react["enabled_toolsets"], sent.body["setup"]) == ("final", 7, ["default"], ["true"])
+
+
 class RunsTests(Env):
     async def verify_and_score_trajectory(self, item: Any, final_response: str, **more: Any) -> float:
         ran = await more["exec_tool"](ToolCall("terminal", {"command": "pytest"}, uniq_id="u1"))

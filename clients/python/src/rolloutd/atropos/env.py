@@ -129,8 +129,8 @@ class AgentEnv(BaseEnv, Generic[ConfigT]):
             max_steps=c.agent_max_steps, temperature=c.agent_temperature, max_tokens=c.agent_max_tokens, tool_delay_s=c.agent_tool_delay_s
         )
 
-    def build_rollout(self, item: Item) -> dict[str, Any]:
-        """Further arguments of the item's rollouts, such as `sandbox`, `setup` and `upload_files`."""
+    def build_rollout(self, item: Item) -> Any:
+        """Further arguments of the item's rollouts, such as `sandbox`, `setup` and `upload_files`. Those of `react` are added to the settings."""
         return {}
 
     async def evaluate(self, *args: Any, **kwargs: Any) -> Any:
@@ -196,8 +196,10 @@ class AgentEnv(BaseEnv, Generic[ConfigT]):
 
     async def arguments(self, item: Item) -> dict[str, Any]:
         """The arguments of the item's rollouts."""
-        task = self._agent_arguments(self.build_agent_config(item))
-        return {**task, "instruction": str(await call(self.build_task, item)), **self.build_rollout(item)}
+        task = self._agent_arguments(await call(self.build_agent_config, item))
+        more = await call(self.build_rollout, item)
+        react = {**task["react"], **(more.get("react") or {})}
+        return {**task, "instruction": str(await call(self.build_task, item)), **more, "react": react}
 
     def _agent_arguments(self, agent: AgentConfig) -> dict[str, Any]:
         c = self.config
