@@ -181,6 +181,30 @@ def test_the_score_of_a_lost_attempt_counts_for_no_other(server: Server, fails: 
     assert len(server.requests("POST /rollouts/r0/score")) == 1
 
 
+def test_the_hook_of_a_lost_attempt_ends(server: Server) -> None:
+    """A call that it makes then would run in the sandbox of the next attempt."""
+    seen: list[str] = []
+
+    class Waits(Env):
+        async def verify_and_score_trajectory(self, item: Any, final_response: str, *, trajectory_id: str, **more: Any) -> float:
+            if seen:
+                seen.append("scored")
+                return 1.0
+            seen.append("waits")
+            server.on("GET /rollouts/r0", Answer(200, {"rollout_id": "r0", "phase": "awaiting_score", "attempt": 2}))
+            try:
+                await asyncio.Event().wait()
+            finally:
+                seen.append("ended")
+            return 0.0
+
+    group(server, ("completed", "a"))
+    got = collect(make(server, Waits, group_size=1))
+    assert got is not None
+    assert got["scores"] == [1.0]
+    assert seen == ["waits", "ended", "scored"]
+
+
 class Tensor:
     """As tensors and numpy's numbers, it has its value in item()."""
 

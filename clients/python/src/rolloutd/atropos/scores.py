@@ -39,7 +39,7 @@ class Scores:
                 else:
                     await asyncio.sleep(POLL_S)
                 for task in self._given.values():
-                    if task.done():
+                    if task.done() and not task.cancelled():
                         task.result()
         finally:
             for task in self._given.values():
@@ -57,8 +57,15 @@ class Scores:
             if isinstance(state, BaseException):
                 raise state
             key = (state.rollout_id, state.attempt or 0)
+            self._end_earlier(*key)
             if state.phase == "awaiting_score" and key not in self._given:
                 self._given[key] = asyncio.create_task(self._score(*key))
+
+    def _end_earlier(self, rollout_id: str, attempt: int) -> None:
+        """Ends the hooks of earlier attempts, whose sandboxes are lost: their calls would run in that of this one."""
+        for (scored, number), task in self._given.items():
+            if scored == rollout_id and number < attempt:
+                task.cancel()
 
     async def _score(self, rollout_id: str, attempt: int) -> None:
         try:
