@@ -462,6 +462,14 @@ def test_settings_without_effect_are_named(server: Server, caplog: pytest.LogCap
     assert "slots_per_container has no effect: rolloutd's workers have slots" in caplog.text
 
 
+def test_settings_that_do_not_exist_are_named(server: Server, caplog: pytest.LogCaptureFixture) -> None:
+    """As those of a later version of AgentEnv, or misspelled ones of a file."""
+    make(server)
+    assert "no such setting" not in caplog.text
+    make(server, agent_max_step=3)
+    assert "agent_max_step has no effect: Config has no such setting" in caplog.text
+
+
 def test_every_setting_is_honored_or_named() -> None:
     """A setting that a release of atroposlib adds must be looked at: BaseEnv reads it, or it does not reach the agent."""
     of_the_agent = set(AgentEnvConfig.model_fields) - set(BaseEnvConfig.model_fields)

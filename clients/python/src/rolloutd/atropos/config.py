@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import Any
 
 from atroposlib.envs.base import BaseEnvConfig
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from ..errors import InvalidError
+
+log = logging.getLogger("rolloutd.atropos")
 
 
 class AgentEnvConfig(BaseEnvConfig):
@@ -61,6 +64,16 @@ class AgentEnvConfig(BaseEnvConfig):
     def _split(cls, value: Any) -> Any:
         """The command line gives a list as names with commas between them."""
         return [name.strip() for name in value.split(",") if name.strip()] if isinstance(value, str) else value
+
+    @model_validator(mode="before")
+    @classmethod
+    def _name_unknown(cls, given: Any) -> Any:
+        """Names settings that do not exist, which pydantic leaves out without a word."""
+        known = {*cls.model_fields, *(field.alias for field in cls.model_fields.values())}
+        for name in given if isinstance(given, dict) else ():
+            if name not in known:
+                log.warning("%s has no effect: %s has no such setting", name, cls.__name__)
+        return given
 
 
 _SANDBOXES = "rolloutd's server decides how sandboxes are run: docs/backends.md"
