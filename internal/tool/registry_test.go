@@ -133,6 +133,8 @@ func TestCall(t *testing.T) {
 		{"terminal", `{"command":"a","lines":"[1"}`, "", "/properties/lines"},
 		{"terminal", `{"command":"a","lines":"[1] 2"}`, "", "/properties/lines"},
 		{"terminal", `{"command":"a","lines":"[\"b\"]"}`, "", "/properties/lines"},
+		{"terminal", `{"command":"a <b","lines":null,"more":null}`, `{"command":"a \u003cb","more":null}`, ""},
+		{"terminal", `{"command":null,"lines":null}`, "", "/properties/command"},
 		{"terminal", strings.Repeat(`[`, 70), "", "more than 64 levels"},
 		{"bash", `{"command":"ls"}`, "", `unknown tool "bash": the tools are terminal, read_file`},
 		{"", ``, "", "unknown tool"},

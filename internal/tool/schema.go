@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -39,37 +39,45 @@ func newChecked(t Tool) (*checked, error) {
 	return &checked{tool: t, definition: d, schema: s}, nil
 }
 
-// fromTexts decodes the lists and objects among invalid arguments that came as their JSON texts, as many
-// clients send them, and returns these texts by name.
-func (s *schema) fromTexts(object map[string]any) map[string]json.RawMessage {
-	found := map[string]json.RawMessage{}
-
-	for name, property := range s.resolved.Schema().Properties {
-		text, isText := object[name].(string)
-		if !isText || property.Type != "array" && property.Type != "object" {
-			continue
-		}
-
-		var value any
-		if json.Valid([]byte(text)) &&
-			json.NewDecoder(jsoninput.NewReader(strings.NewReader(text), argumentLimits())).Decode(&value) == nil {
-			object[name], found[name] = value, json.RawMessage(text)
-		}
-	}
-
-	return found
-}
-
-// withMembers replaces members of an object. The others keep their text.
-func withMembers(object json.RawMessage, members map[string]json.RawMessage) (json.RawMessage, error) {
-	all := map[string]json.RawMessage{}
-	if err := json.Unmarshal(object, &all); err != nil {
+// repaired returns invalid arguments without what many clients write otherwise: a null for a member that may be left out
+// is left out, and a list or an object that came as its JSON text is decoded. The other members keep their text. The error
+// says why they are invalid still.
+func (s *schema) repaired(arguments json.RawMessage, object map[string]any) (json.RawMessage, error) {
+	members := map[string]json.RawMessage{}
+	if err := json.Unmarshal(arguments, &members); err != nil {
 		return nil, err
 	}
 
-	maps.Copy(all, members)
+	for name, property := range s.resolved.Schema().Properties {
+		given, has := object[name]
 
-	return json.Marshal(all)
+		switch text, isText := given.(string); {
+		case has && given == nil && property.Type != "" && !slices.Contains(s.resolved.Schema().Required, name):
+			delete(object, name)
+			delete(members, name)
+		case isText && (property.Type == "array" || property.Type == "object"):
+			if value, ok := fromText(text); ok {
+				object[name], members[name] = value, json.RawMessage(text)
+			}
+		}
+	}
+
+	if err := s.resolved.Validate(object); err != nil {
+		return nil, err
+	}
+
+	return json.Marshal(members)
+}
+
+// fromText decodes a JSON text within the bounds of arguments.
+func fromText(text string) (value any, ok bool) {
+	if !json.Valid([]byte(text)) {
+		return nil, false
+	}
+
+	err := json.NewDecoder(jsoninput.NewReader(strings.NewReader(text), argumentLimits())).Decode(&value)
+
+	return value, err == nil
 }
 
 // schema checks arguments.
@@ -117,15 +125,16 @@ func (s *schema) check(arguments json.RawMessage) (json.RawMessage, error) {
 		return nil, errors.New("not a JSON object")
 	}
 
-	if err := s.resolved.Validate(value); err != nil {
-		if texts := s.fromTexts(object); len(texts) > 0 && s.resolved.Validate(value) == nil {
-			return withMembers(arguments, texts)
-		}
+	if s.resolved.Validate(value) == nil {
+		return arguments, nil
+	}
 
+	whole, err := s.repaired(arguments, object)
+	if err != nil {
 		text := strings.TrimPrefix(err.Error(), "validating root: ")
 		// the library's text for a null
 		return nil, errors.New(strings.ReplaceAll(text, "<invalid reflect.Value>", "null"))
 	}
 
-	return arguments, nil
+	return whole, nil
 }
