@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"os"
 	"os/exec"
 	"sync"
 	"syscall"
@@ -23,7 +24,9 @@ import (
 // ended, and stopped by Close.
 func Command(o Options, argv, env []string) *Server {
 	s := newServer(o, nil)
-	s.remote = &mcpServer{connect: func() mcp.Transport { return &commandTransport{argv: argv, env: env, log: s.log} }}
+	s.remote = &mcpServer{connect: func() mcp.Transport {
+		return &commandTransport{argv: argv, env: env, writeTime: s.o.Timeout, log: s.log}
+	}}
 
 	return s
 }
@@ -31,6 +34,9 @@ func Command(o Options, argv, env []string) *Server {
 // commandTransport starts the process of a session.
 type commandTransport struct {
 	argv, env []string
+
+	// for which the process may leave its stdin unread: while it works on another call
+	writeTime time.Duration
 	log       *slog.Logger
 }
 
@@ -44,33 +50,49 @@ func (t *commandTransport) Connect(ctx context.Context) (mcp.Connection, error) 
 	cmd.Stderr = &logWriter{log: t.log}
 	cmd.WaitDelay = stopTime
 
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		return nil, err
-	}
-
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
 		return nil, err
 	}
 
-	if err := cmd.Start(); err != nil {
+	stdin, toProcess, err := os.Pipe()
+	if err != nil {
 		return nil, err
 	}
+	defer stdin.Close()
 
-	p := &serverProcess{cmd: cmd, stdin: stdin}
+	cmd.Stdin = stdin
+	if err := cmd.Start(); err != nil {
+		return nil, errors.Join(err, toProcess.Close())
+	}
+
+	p := &serverProcess{cmd: cmd, stdin: toProcess, writeTime: t.writeTime}
 
 	return (&mcp.IOTransport{Reader: newLineLimit(stdout), Writer: p, MaxLineLength: maxAnswer}).Connect(ctx)
 }
 
 // serverProcess is the stdin of a process; Close ends the process.
 type serverProcess struct {
-	cmd   *exec.Cmd
-	stdin io.WriteCloser
-	once  sync.Once
+	cmd       *exec.Cmd
+	stdin     *os.File
+	writeTime time.Duration
+	once      sync.Once
 }
 
-func (p *serverProcess) Write(b []byte) (int, error) { return p.stdin.Write(b) }
+// Write implements io.Writer. A process that reads nothing would hold this call and all later ones without a bound, so
+// it is killed: a message that it has in part spoils those after it.
+func (p *serverProcess) Write(b []byte) (int, error) {
+	if err := p.stdin.SetWriteDeadline(time.Now().Add(p.writeTime)); err != nil {
+		return 0, err
+	}
+
+	n, err := p.stdin.Write(b)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		p.killGroup()
+	}
+
+	return n, err
+}
 
 // stopTime is the time for a process to end after its stdin was closed.
 const stopTime = 5 * time.Second
