@@ -28,9 +28,10 @@ const (
 	// bounds listing a server's tools
 	listTime = 30 * time.Second
 
-	// age at which a list is requested again
-	listAge  = time.Minute
-	maxTools = 256
+	// for which a list, and the failure to get one, is not requested again
+	listAge    = time.Minute
+	failureAge = 10 * time.Second
+	maxTools   = 256
 )
 
 // Options of a Server.
@@ -86,10 +87,19 @@ type Server struct {
 	// held while the server's tools are listed
 	listing sync.Mutex
 	mu      sync.Mutex
+	latest  listing
+}
 
-	// by the server's own names
-	tools  []tool.Definition
-	listed time.Time
+// listing is what came of a request for a server's tools.
+type listing struct {
+	// by the server's own names; those of an earlier listing if this one failed
+	tools []tool.Definition
+
+	// why there are no tools
+	err error
+
+	// when they are requested again; zero: they were not requested yet
+	until time.Time
 }
 
 var _ tool.Source = (*Server)(nil)
@@ -106,46 +116,67 @@ func newServer(o Options, r remote) *Server {
 	}
 }
 
-// List implements tool.Source. An unreachable server is an error only while there is no earlier list.
+// List implements tool.Source. An unreachable server is an error only while there is no earlier list. One caller asks a
+// server again; others get what is known meanwhile, so that a server that hangs does not hold all of them.
 func (s *Server) List(ctx context.Context) ([]tool.Definition, error) {
-	cached, age := s.cachedTools()
-	if age < listAge {
-		return s.shown(cached), nil
+	known := s.latestListing()
+
+	switch {
+	case known.until.IsZero():
+		s.listing.Lock()
+	case time.Now().Before(known.until) || !s.listing.TryLock():
+		return s.shown(known.tools), known.err
 	}
 
-	s.listing.Lock()
 	defer s.listing.Unlock()
 
-	if cached, age = s.cachedTools(); age < listAge {
-		return s.shown(cached), nil
+	if known = s.latestListing(); time.Now().Before(known.until) {
+		return s.shown(known.tools), known.err
 	}
 
-	ctx, cancel := context.WithTimeout(ctx, listTime)
+	within, cancel := context.WithTimeout(ctx, listTime)
 	defer cancel()
 
-	tools, err := s.remote.list(ctx)
-	if err != nil && cached != nil {
-		s.log.WarnContext(ctx, "tools not listed; those of the last list are used", "error", err)
-		return s.shown(cached), nil
-	}
-
+	tools, err := s.remote.list(within)
 	if err != nil {
-		return nil, fault.Wrap(fault.KindOf(err), err, "list the tools of server %q", s.o.Name)
+		return s.listFailed(ctx, known, err)
 	}
 
 	tools = s.usable(ctx, tools)
-	s.mu.Lock()
-	s.tools, s.listed = tools, time.Now()
-	s.mu.Unlock()
+	s.remember(listing{tools: tools, until: time.Now().Add(listAge)})
 
 	return s.shown(tools), nil
 }
 
-func (s *Server) cachedTools() ([]tool.Definition, time.Duration) {
+// listFailed returns what is known of a server that does not list its tools. The failure counts for other callers, too,
+// unless this one has left.
+func (s *Server) listFailed(ctx context.Context, known listing, err error) ([]tool.Definition, error) {
+	if known.tools == nil {
+		known.err = fault.Wrap(fault.KindOf(err), err, "list the tools of server %q", s.o.Name)
+	} else {
+		s.log.WarnContext(ctx, "tools not listed; those of the last list are used", "error", err)
+	}
+
+	if !errors.Is(ctx.Err(), context.Canceled) {
+		known.until = time.Now().Add(failureAge)
+		s.remember(known)
+	}
+
+	return s.shown(known.tools), known.err
+}
+
+func (s *Server) latestListing() listing {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
-	return s.tools, time.Since(s.listed)
+	return s.latest
+}
+
+func (s *Server) remember(l listing) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	s.latest = l
 }
 
 // usable removes tools that cannot be shown to a policy.
