@@ -5,6 +5,10 @@ import (
 	"fmt"
 	"math"
 	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
 // check repeats checks of the server, so that its errors have the line.
@@ -27,6 +31,10 @@ func (t Task) check(line map[string]int) error {
 		if strings.TrimSpace(s.Instruction) == "" {
 			bad("steps", "step %d (%q): instruction must not be empty", i+1, s.Name)
 		}
+	}
+
+	if kind := t.OnTimeout.Kind; kind != 0 && kind != yaml.ScalarNode {
+		bad("on_timeout", "must be %q or left out", rollout.TimeoutNull)
 	}
 
 	if t.AgentTimeoutS < 0 || math.IsNaN(t.AgentTimeoutS) || math.IsInf(t.AgentTimeoutS, 0) {

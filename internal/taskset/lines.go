@@ -10,6 +10,7 @@ import (
 	"os"
 	"reflect"
 	"strings"
+	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
 
@@ -92,7 +93,7 @@ func lineItem(file io.ReaderAt, source string, number int, line []byte, offset, 
 		ID string `json:"id"`
 	}
 	// a broken line is reported when it is read
-	if json.Unmarshal(line, &about) == nil && about.ID != "" {
+	if json.Unmarshal(bytes.TrimPrefix(line, byteOrderMark()), &about) == nil && about.ID != "" {
 		it.name = about.ID
 	}
 
@@ -113,8 +114,16 @@ func lineItem(file io.ReaderAt, source string, number int, line []byte, offset, 
 	return it
 }
 
+// byteOrderMark is what some editors write at the beginning of a file in UTF-8.
+func byteOrderMark() []byte { return []byte("\uFEFF") }
+
 // readJSON reads a task that has the fields of a task file.
 func readJSON(text []byte) (Task, error) {
+	if text = bytes.TrimPrefix(text, byteOrderMark()); !utf8.Valid(text) {
+		// a decoder would replace what it cannot read
+		return Task{}, errors.New("must be text in UTF-8")
+	}
+
 	limits := jsoninput.Limits{Bytes: maxLine, Elements: maxElements, Depth: maxLevels}
 	dec := json.NewDecoder(jsoninput.NewReader(bytes.NewReader(text), limits))
 	dec.DisallowUnknownFields()

@@ -123,17 +123,27 @@ func TestKindsOfFieldsInLines(t *testing.T) {
 	t.Parallel()
 
 	for line, want := range map[string]string{
-		`["a"]`:                   "set.jsonl:1: task: must be an object, got array",
-		`{"setup":"x"}`:           "setup: must be a list, got string",
-		`{"sandbox":[]}`:          "sandbox: must be an object, got array",
-		`{"require_sandbox":1}`:   "require_sandbox: must be true or false, got number",
-		`{"top_logprobs":1.5}`:    "top_logprobs: must be a whole number, got number 1.5",
-		`{"agent_timeout_s":"1"}`: "agent_timeout_s: must be a number, got string",
-		`{} {}`:                   "must be one JSON object, got more after it",
+		`["a"]`:                      "set.jsonl:1: task: must be an object, got array",
+		`{"setup":"x"}`:              "setup: must be a list, got string",
+		`{"sandbox":[]}`:             "sandbox: must be an object, got array",
+		`{"require_sandbox":1}`:      "require_sandbox: must be true or false, got number",
+		`{"top_logprobs":1.5}`:       "top_logprobs: must be a whole number, got number 1.5",
+		`{"agent_timeout_s":"1"}`:    "agent_timeout_s: must be a number, got string",
+		`{"on_timeout":["null"]}`:    `on_timeout: must be "null" or left out`,
+		"{\"instruction\":\"\xff\"}": "set.jsonl:1: must be text in UTF-8",
+		`{} {}`:                      "must be one JSON object, got more after it",
 	} {
 		_, err := open(t, filepath.Join(folder(t, map[string]string{"set.jsonl": line}), "set.jsonl")).Task(0)
 		require.ErrorContains(t, err, want)
 	}
+}
+
+func TestLinesMayBeginWithAByteOrderMark(t *testing.T) {
+	t.Parallel()
+	s := open(t, filepath.Join(folder(t, map[string]string{"set.jsonl": "\uFEFF{\"id\":\"one\",\"instruction\":\"a\"}\n"}), "set.jsonl"))
+	require.Equal(t, []string{"one"}, names(s))
+	_, err := s.Task(0)
+	require.NoError(t, err)
 }
 
 func TestLinesAreBounded(t *testing.T) {

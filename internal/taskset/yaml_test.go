@@ -82,6 +82,7 @@ func TestErrorsNameTheLine(t *testing.T) {
 		"id: a\n":                                    "instruction: must not be empty",
 		"instruction: x\nagent_timeout_s: -1":        "line 2: agent_timeout_s",
 		"instruction: x\nsetup: [a, '']\n":           "line 2: setup: command 2 is empty",
+		"instruction: x\non_timeout: {a: 1}\n":       `line 2: on_timeout: must be "null" or left out`,
 		"instruction: x\n\tid: b\n":                  "line 2",
 		"instruction: x\n---\ninstruction: y":        "second document",
 		"instruction: " + strings.Repeat("x", 2<<20): "at most 2 MiB",
