@@ -163,6 +163,8 @@ type HoldInput struct {
 	// there is a gateway route
 	Proxied bool         `json:"proxied"`
 	Mode    rollout.Mode `json:"mode"`
+
+	Network *rollout.Network `json:"network,omitempty"`
 }
 
 // Grade is the verifier's result. A verifier without a usable reward is an error of kind VerifierFailed instead.

@@ -51,7 +51,7 @@ func (r *run) checkScore(s rollout.Score) error {
 func (r *run) awaitScore(a *attempt) error {
 	ctx := r.beginPhase(rollout.PhaseScoring)
 	bound := r.spec.Limits.Verifier
-	in := activities.HoldInput{Target: a.target, Proxied: a.proxied, Mode: r.spec.Mode}
+	in := activities.HoldInput{Target: a.target, Proxied: a.proxied, Mode: r.spec.Mode, Network: r.spec.Sandbox.Network}
 	holding, release := workflow.WithCancel(ctx)
 	held := workflow.ExecuteActivity(r.onHost(holding, step{
 		timeout: bound + slack,

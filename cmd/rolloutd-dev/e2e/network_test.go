@@ -116,6 +116,30 @@ func TestNetwork(t *testing.T) {
 	require.Empty(t, srv.sandboxes(t))
 }
 
+// The commands of a client that grades reach what the agent could reach.
+func TestNetworkOfAClientThatGrades(t *testing.T) {
+	t.Parallel()
+	a, b := page(t), page(t)
+	srv := startDev(t, devOptions{
+		env: []string{"ROLLOUTD_NETWORK_MAX=*", "ROLLOUTD_NETWORK_ALLOW_HOSTS=" + a + "," + b},
+	})
+	id := start(t, srv.url, args{
+		"instruction": "write", "agent": "nop", "verifier": args{"external": true}, "limits": args{"verifier_s": 600},
+		"network":      args{"setup": []string{a}, "agent": []string{b}},
+		"upload_files": args{"fetch.sh": fetchScript},
+	})
+	waitFor(t, srv.url, id, "awaits its score", func(s state) bool { return s.Phase == rollout.PhaseScoring })
+
+	for host, want := range map[string]string{a: "403 Forbidden", b: "200 OK"} {
+		got := send[executed](t, srv.url+"/executor/execute", 200, toolRequest(id, host, "bash fetch.sh "+host))
+		require.Contains(t, got.Output, want, got.Error)
+	}
+
+	send[args](t, srv.url+"/rollouts/"+id+"/score", 200, args{"score": 1})
+	require.Equal(t, rollout.Completed, finalize(t, srv.url, id).Outcome)
+	require.Contains(t, get(t, srv.url+"/rollouts/"+id+"/logs/network"), `"phase":"grading"`)
+}
+
 // A task that asks for more network access than the operator allows is refused at submission.
 func TestNetworkOfTheOperator(t *testing.T) {
 	t.Parallel()

@@ -20,6 +20,9 @@ import (
 const (
 	Setup = "setup"
 	Agent = "agent"
+
+	// in the agent's own sandbox, with the agent's hosts
+	Grading = "grading"
 )
 
 // Channel opens the network channel of a sandbox; *sandbox.Backend documents the method.
