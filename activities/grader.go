@@ -7,6 +7,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/driver"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/grading"
+	"github.com/rolloutd/rolloutd/internal/host/network"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandbox"
 )
@@ -21,6 +22,9 @@ func (a *Activities) grader(t Target) *grading.Grader {
 			}
 
 			return a.checkServices(ctx, b, t, id)
+		},
+		Network: func(ctx context.Context, sb *sandbox.Sandbox, hosts []string) (*sandbox.Sandbox, func(), error) {
+			return a.withNetwork(ctx, t, sb, network.Grading, hosts)
 		},
 		EndAgent: func(ctx context.Context, sb *sandbox.Sandbox) error { return agent.End(ctx, sb) },
 		Command: func(n int, cmd string, res *rollout.CommandResult) {

@@ -44,6 +44,13 @@ type Grader struct {
 	// EndAgent ends the agent itself in its sandbox, and leaves the processes that it has started and detached. Only
 	// live grading calls it.
 	EndAgent func(ctx context.Context, sb *sandbox.Sandbox) error
+	// Network opens the network of the agent's sandbox to hosts until closed is called. Only shared grading of tasks with a
+	// network calls it.
+	Network func(
+		ctx context.Context,
+		sb *sandbox.Sandbox,
+		hosts []string,
+	) (_ *sandbox.Sandbox, closed func(), err error)
 	// CheckServices returns a fault.SandboxLost if the sandbox of a service beside a sandbox is lost. Only gradings
 	// with services call it.
 	CheckServices func(ctx context.Context, id string) error

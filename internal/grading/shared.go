@@ -44,10 +44,25 @@ func (g *Grader) gradeShared(ctx context.Context, job Job, record *Record) error
 	}
 
 	if err == nil {
-		err = g.run(ctx, sb, job, record)
+		err = g.runShared(ctx, sb, job, record)
 	}
 
 	return ofSubmission(blameBounds(sb.OfMemory(ctx, err), "run the verifier"))
+}
+
+// runShared runs the verifier with the network that the agent had.
+func (g *Grader) runShared(ctx context.Context, sb *sandbox.Sandbox, job Job, record *Record) error {
+	if hosts := job.Sandbox.Network.ForAgent(); len(hosts) > 0 {
+		connected, offline, err := g.Network(ctx, sb, hosts)
+		if err != nil {
+			return err
+		}
+		defer offline()
+
+		sb = connected
+	}
+
+	return g.run(ctx, sb, job, record)
 }
 
 // ofSubmission makes a verifier's failure that of the submission, which may have caused it.

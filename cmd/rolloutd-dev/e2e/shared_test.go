@@ -15,7 +15,10 @@ import (
 func TestSharedGrading(t *testing.T) {
 	t.Parallel()
 
-	srv := startDev(t, devOptions{env: []string{"ROLLOUTD_IMAGE_REGISTRIES=registry.invalid"}})
+	host := page(t)
+	srv := startDev(t, devOptions{env: []string{
+		"ROLLOUTD_IMAGE_REGISTRIES=registry.invalid", "ROLLOUTD_NETWORK_MAX=*", "ROLLOUTD_NETWORK_ALLOW_HOSTS=" + host,
+	}})
 	root := t.TempDir()
 
 	writeFiles(t, root, map[string]string{"etc/app.conf": "off\n", "usr/bin/tool": "#!/bin/bash\necho old\n"})
@@ -55,6 +58,23 @@ echo $r > $VERIFIER_DIR/reward.txt`,
 			}
 		})
 	}
+
+	t.Run("the agent's hosts", func(t *testing.T) {
+		t.Parallel()
+
+		result := runRollout(t, srv.url, args{
+			"instruction": "do nothing", "agent": rollout.AgentNop,
+			"sandbox":    args{"image": "system:1", "user": rollout.UserRoot},
+			"network":    args{"agent": []string{host}},
+			"verifier":   args{"grade": rollout.GradeShared},
+			"test_files": args{"host.txt": host},
+			"test_script": `r=0; at=${http_proxy#http://}; exec 3<> "/dev/tcp/${at%:*}/${at#*:}"
+printf 'GET http://%s/ HTTP/1.1\r\nHost: x\r\n\r\n' "$(< $TESTS_DIR/host.txt)" >&3; read -r line <&3
+[[ $line = *"200 OK"* ]] && r=1; echo $r > $VERIFIER_DIR/reward.txt`,
+		})
+		require.Equal(t, rollout.Completed, result.Outcome, deref(result.Error))
+		require.InDelta(t, 1, *result.Reward, 0, "%s%+v", result.VerifierStderr, result.Grading)
+	})
 
 	_, err = call(t.Context(), srv.url, "run_rollout", args{
 		"instruction": "x", "endpoint": "scripted", "verify": []string{"true"}, "verifier": args{"grade": rollout.GradeShared},
