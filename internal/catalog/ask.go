@@ -32,6 +32,7 @@ func (c *Catalog) read(r Request) (mergedRequest, error) {
 		baseURL: argument{"base_url", r.BaseURL},
 		apiKey:  argument{"api_key", r.APIKey},
 		model:   argument{"model", r.Model},
+		think:   r.Thinking,
 		disable: r.DisableThinking,
 		images:  r.Images,
 	}

@@ -139,6 +139,11 @@ func TestResolve(t *testing.T) {
 			key:  "intercepted",
 		},
 		{
+			name: "thinking of an endpoint by its name", env: env("VLLM_URL", "http://gpu:8000"), ask: catalog.Request{Endpoint: "vllm", Thinking: true},
+			want: rollout.Model{Endpoint: "vllm", BaseURL: "http://gpu:8000/v1", Name: "Qwen/Qwen3.5-4B", Logprobs: true, TokenIDs: true, Thinking: flag(true)},
+			key:  "intercepted",
+		},
+		{
 			name: "generation 1 thinking is ignored for a model that has none", env: env(),
 			ask:  catalog.Request{ModelKey: "vllm://meta/Llama-3", VLLMURL: "http://gpu:8000", Thinking: true},
 			want: rollout.Model{Endpoint: "vllm", BaseURL: "http://gpu:8000/v1", Own: true, Name: "meta/Llama-3", Logprobs: true, TokenIDs: true},

@@ -4,8 +4,9 @@ import "strings"
 
 // thinking is what is sent as chat_template_kwargs.enable_thinking; nil sends nothing.
 //
-// Generation 2's disable_thinking decides when given. Generation 1's thinking asks for it, and counts only
-// for models that can. Else the catalogue's default counts: off, or whatever the model does by itself.
+// Generation 2's disable_thinking decides when given. Generation 1's thinking asks for it, also of an endpoint of
+// generation 2; for a model that has no such switch nothing is sent. Else the catalogue's default counts: off, or whatever
+// the model does by itself.
 func (a mergedRequest) thinking(model string) *bool {
 	on, off := true, false
 

@@ -456,6 +456,14 @@ def test_a_workspace_that_cannot_be_used_is_refused(server: Server) -> None:
     assert server.requests("POST /rollouts/scratch/abort") and not server.requests("POST /groups")
 
 
+@pytest.mark.parametrize(("settings", "sent"), [({}, (None, False)), ({"thinking_mode": True}, (True, None))])
+def test_the_policy_thinks_as_with_atropos(server: Server, settings: dict[str, Any], sent: tuple[bool | None, bool | None]) -> None:
+    group(server, ("completed", "a"), ("completed", "bc"))
+    collect(make(server, **settings))
+    (asked,) = server.requests("POST /groups")
+    assert (asked.body.get("thinking"), asked.body.get("disable_thinking")) == sent
+
+
 def test_settings_without_effect_are_named(server: Server, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         make(server, slots_per_container=3)

@@ -21,6 +21,7 @@ func TestArgumentsOfARollout(t *testing.T) {
 		"train":   `{"instruction":"x","endpoint":"vllm","model":"m","routed_experts":true,"purpose":"train","temperature":1,"disable_thinking":false,"top_logprobs":2,"max_tokens_cap":99}`,
 		"masks":   `{"instruction":"x","endpoint":"vllm","sampling_masks":true,"purpose":"train","sampling":{"top_k":64,"top_p":0.9}}`,
 		"eval":    `{"instruction":"x","endpoint":"vllm","purpose":"eval","eval_sampling":{"temperature":0.5},"price":{"prompt":1,"completion":2},"translate":"none","messages":"full"}`,
+		"thinks":  `{"instruction":"x","model_key":"vllm://Qwen/Qwen3-4B","thinking":true}`,
 		"own":     `{"instruction":"x","base_url":"https://models.example.org/v1","model":"m","task_id":"t","upload_files":{"a.txt":"b"},"continuation":"messages","user_turn":"render"}`,
 		"tools":   `{"instruction":"x","endpoint":"vllm","sandbox":{"mcp_servers":[{"name":"a","transport":"stdio","command":"b","args":["c"]}],"skills_dir":"skills"}}`,
 		"oracle":  `{"instruction":"x","agent":"opencode","endpoint":"vllm","solution":["true"],"images":true,"mode":"black_box"}`,

@@ -213,7 +213,8 @@ class AgentEnv(BaseEnv, Generic[ConfigT]):
             "disabled_toolsets": c.disabled_toolsets,
         }
         react = {name: value for name, value in react.items() if value is not None}
-        thinking = {"thinking": True} if c.thinking_mode else {}
+        # Without it Atropos says nothing about thinking, and the model does what it does by itself.
+        thinking = {"thinking": True} if c.thinking_mode else {"disable_thinking": False}
         network = {"allow_network": True} if self._network else {}
         return {"agent": "react", "react": react, **thinking, **network, **self._endpoint()}
 
