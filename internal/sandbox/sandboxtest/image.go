@@ -15,6 +15,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/image/imagetest"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandbox"
+	"github.com/rolloutd/rolloutd/internal/sandboxd/runas"
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
@@ -64,6 +65,7 @@ func imageTests() map[string]func(*testing.T, Harness) {
 		"Graded":  imageGraded,
 		"Home":    imageHome,
 		"Refused": imageRefused,
+		"Own":     imageOwn,
 		"Env":     taskEnv,
 	}
 }
@@ -176,6 +178,21 @@ func imageGraded(t *testing.T, h Harness) {
 	ran = v.User(wire.VerifierUser).
 		Bash("cd /home/user/workdir && run-as-agent bash -c 'echo built > out; echo built > /srv/data/out' && cat /app/out /srv/data/out")
 	require.Equal(t, "built\nbuilt\n", ran.Stdout, ran.Stderr)
+}
+
+// In an image of the verifier's own the work runs as in any other, and changes nothing of the image.
+func imageOwn(t *testing.T, h Harness) {
+	if h.AppImage == "" {
+		t.Skip("the driver takes nothing from an image")
+	}
+
+	v := h.placeOf(t, driver.PurposeVerifier, rollout.Sandbox{
+		Image: h.AppImage, GradePaths: []string{"/srv/data"}, Env: map[string]string{runas.OwnImage: "1"},
+	}).User(wire.VerifierUser)
+
+	ran := v.Bash("set -e; echo mine > /tests/mine; cat /verifier/tests/mine; run-as-agent bash -c 'cat /app/main; echo x > /srv/data/x; ! rm /app/main'")
+	require.Zero(t, ran.ExitCode, ran.Stderr)
+	require.Equal(t, "mine\noriginal\n", ran.Stdout)
 }
 
 // assertLinksOfWork checks that a verifier follows no link among the work's files, and that a program of the work does.
