@@ -260,7 +260,7 @@ func TestHarborVariables(t *testing.T) {
 func TestHarborSizesAsText(t *testing.T) {
 	t.Parallel()
 
-	for _, size := range []string{"10G", "10gb", "10GiB", "10240M"} {
+	for _, size := range []string{"10G", "10gb", "10GiB", "10240M", "10.0G", " 10g ", "10485760K"} {
 		task, err := open(t, folder(t, harborTask(map[string]string{
 			"task.toml":     "[environment]\ndocker_image = \"app:1\"\nstorage = \"" + size + "\"\n",
 			"tests/test.sh": "#!/bin/bash\necho 1\n",
@@ -376,6 +376,7 @@ func TestBrokenHarborTasks(t *testing.T) {
 		": trajectory.json: is not supported":               {"trajectory.json": "{}"},
 		"steps/a/trajectory.json: is not supported":         {"task.toml": "[[steps]]\nname = \"a\"\n", "steps/a/trajectory.json": "{}"},
 		"environment.storage: must be a size such as":       {"task.toml": "[environment]\nstorage = \"much\"\n"},
+		"environment.storage: must be a size such as 10G":   {"task.toml": "[environment]\nstorage = \"infG\"\n"},
 		"task.toml: environment.workdir: needs":             {"task.toml": "[environment]\nworkdir = \"/app\"\n"},
 		"steps/a/instruction.md: is missing":                {"task.toml": "[[steps]]\nname = \"a\"\n"},
 		"steps[0].name: must be the name of a folder":       {"task.toml": "[[steps]]\nname = \"../a\"\n"},

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"path"
 	"regexp"
 	"slices"
@@ -304,27 +305,29 @@ func exports(env map[string]string) string {
 	return line
 }
 
-// mebibytes parses a size with a unit, as older tasks have it: 10G, 512M.
+// mebibytes parses a size with a unit, as older tasks have it: 10G, 1.5G, 512M.
 func (h *harborReader) mebibytes(field, size string) int {
 	if size == "" {
 		return 0
 	}
 
-	number, unit := strings.TrimRight(size, "bBiI"), 1
+	number, unit := strings.TrimRight(strings.ToUpper(strings.TrimSpace(size)), "BI"), 1.0
 	switch {
-	case strings.HasSuffix(strings.ToUpper(number), "G"):
+	case strings.HasSuffix(number, "G"):
 		number, unit = number[:len(number)-1], 1024
-	case strings.HasSuffix(strings.ToUpper(number), "M"):
+	case strings.HasSuffix(number, "M"):
 		number = number[:len(number)-1]
+	case strings.HasSuffix(number, "K"):
+		number, unit = number[:len(number)-1], 1.0/1024
 	}
 
-	n, err := strconv.Atoi(number)
-	if err != nil || n <= 0 {
+	n, err := strconv.ParseFloat(number, 64)
+	if n *= unit; err != nil || !(n >= 1 && n <= math.MaxInt32) {
 		h.refuse("%s: %s: must be a size such as 10G or 512M, got %q", harborFile, field, size)
 		return 0
 	}
 
-	return n * unit
+	return int(n)
 }
 
 // image returns the settings of a sandbox with the task's image. The files of environment/ have been built
