@@ -204,6 +204,7 @@ func TestResolveRefuses(t *testing.T) {
 		{"unknown model key", catalog.Request{ModelKey: "gpt-4"}, "model_key", []string{`"gpt-4"`}},
 		{"two endpoints at once", catalog.Request{ModelKey: "vllm://a/b", VLLMURL: "http://x", Endpoint: "openai"}, "model_key", []string{"vllm", "openai"}},
 		{"no URL at all", catalog.Request{BaseURL: "gpu:8000", Model: "m"}, "base_url", []string{"http(s)://"}},
+		{"the URL of a route", catalog.Request{BaseURL: "http://x/v1/chat/completions/", Model: "m"}, "base_url", []string{"before /chat/completions"}},
 		{"credentials in the URL", catalog.Request{BaseURL: "http://u:p@x", Model: "m"}, "base_url", []string{"api_key"}},
 		{"the server's own loopback", catalog.Request{BaseURL: "http://127.0.0.1:7233", Model: "m"}, "base_url", []string{"loopback", "ROLLOUTD_ALLOW_HOSTS"}},
 		{"a metadata service", catalog.Request{ModelKey: "vllm://m", VLLMURL: "http://169.254.169.254/latest"}, "vllm_url", []string{"link-local"}},

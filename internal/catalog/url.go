@@ -22,7 +22,7 @@ func normalizeAll(raw string) (string, error) {
 }
 
 // normalize checks a base URL and adds the /v1 of OpenAI-compatible servers. It refuses credentials in a
-// URL, since URLs are shown to people.
+// URL, since URLs are shown to people, and the URL of a route, below which the server has nothing.
 func normalize(raw string) (string, error) {
 	u, err := url.Parse(strings.TrimSpace(raw))
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
@@ -34,6 +34,10 @@ func normalize(raw string) (string, error) {
 	}
 
 	s := strings.TrimRight(u.String(), "/")
+	if strings.HasSuffix(s, "/completions") {
+		return "", fault.Field("base_url", "must be the URL before /chat/completions, such as http://host:8000/v1, got %q", raw)
+	}
+
 	if !strings.HasSuffix(s, "/v1") {
 		s += "/v1"
 	}
