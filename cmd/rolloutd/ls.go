@@ -34,8 +34,9 @@ func lsCommand(s std) *cobra.Command {
 		Args:    cli.Arguments(),
 		GroupID: groupRollouts,
 		Long: "Ls lists the rollouts in Temporal: running ones, then the others, latest end first.\n" +
-			"--search, --agent, --endpoint, --sort and the bounds of turns and durations list only rollouts that have ended, also those\n" +
-			"that Temporal has deleted. With tokens it shows those of the token's owner, and all rollouts to an operator.",
+			"--search, --sort and the bounds of turns and durations list only rollouts that have ended, also those that Temporal has\n" +
+			"deleted; --agent, --endpoint and --producer list these below the running ones. With tokens it shows those of the\n" +
+			"token's owner, and all rollouts to an operator.",
 	}
 	f.register(cmd)
 	connect := serverFlag(cmd, s)
