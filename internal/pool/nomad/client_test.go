@@ -168,6 +168,7 @@ func TestRegister(t *testing.T) {
 
 	for _, g := range job.TaskGroups {
 		require.Zero(t, *g.Update.MaxParallel)
+		require.Equal(t, "bee9caadb653a0ec", g.Meta["rolloutd_template"], "hosts of earlier releases have these settings")
 
 		for _, task := range g.Tasks {
 			require.Equal(t, "i", task.Config["image"])
