@@ -88,9 +88,7 @@ func listTask(w io.Writer, set *taskset.Set, i int, asJSON bool) error {
 		first = "broken: " + line.Error
 	}
 
-	_, err = fmt.Fprintf(w, "%-28s %-12.12s %.100s\n", line.Name, line.Digest, first)
-
-	return err
+	return cli.ListedTask(w, line.Name, line.Digest, first)
 }
 
 // selectFlags choose tasks of a set.

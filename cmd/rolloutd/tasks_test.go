@@ -32,7 +32,7 @@ func taskFolder(t *testing.T, files map[string]string) string {
 func TestTasksLs(t *testing.T) {
 	t.Parallel()
 	dir := taskFolder(t, map[string]string{
-		"a.yaml": "instruction: first thing\n",
+		"a.yaml": `instruction: "first\e[2J thing"`,
 		"b.yaml": "instruction: x\nverfy: [a]\n",
 		"c.yaml": "instruction: third\n",
 	})
@@ -45,7 +45,7 @@ func TestTasksLs(t *testing.T) {
 
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	require.Len(t, lines, 3)
-	require.Regexp(t, `^a +[0-9a-f]{12} first thing$`, lines[0])
+	require.Regexp(t, `^a +[0-9a-f]{12} first\\x1b\[2J thing$`, lines[0])
 	require.Contains(t, lines[1], "broken: "+dir+"/b.yaml: line 2: field verfy")
 
 	code, out, errText = rolloutd(
