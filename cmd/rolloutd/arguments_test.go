@@ -41,6 +41,8 @@ func TestWrongArgumentsAreRefused(t *testing.T) {
 		{[]string{"doctor", "x"}, "rolloutd doctor takes no argument"},
 		{[]string{"version", "x"}, "rolloutd version takes no argument"},
 		{[]string{"ls", "--limit", "x"}, `--limit: must be a whole number, got "x"`},
+		{[]string{"ls", "--since", "7x"}, `--since: must be a duration such as "55s" or "5m", got "7x"`},
+		{[]string{"ls", "--since", "-2h"}, "--since: must not be negative, got -2h0m0s"},
 		{[]string{"ls", "--json=perhaps"}, `--json: must be true or false, got "perhaps"`},
 		{[]string{"ls", "--statu", "done"}, "unknown flag: --statu; see rolloutd ls --help"},
 		{[]string{"ls", "--task", ""}, "--task: must not be empty"},

@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -35,6 +36,16 @@ func TestLsListsRollouts(t *testing.T) {
 	require.Equal(t, "Bearer secret", r.Header.Get("Authorization"))
 	require.Equal(t, []string{"r1", "t", "completed", "-", "-", "0.5"}, strings.Fields(strings.Split(out, "\n")[1])[:6])
 	require.Contains(t, errText, "more: repeat the command with --cursor abc\n", "the cursor needs the same filters")
+
+	code, _, errText = rolloutd(t.Context(), nil, "ls", "--server", srv.URL, "--since", "7d", "--until", "36h")
+	require.Zero(t, code, errText)
+
+	query := (<-asked).URL.Query()
+	since, err := time.Parse(time.RFC3339Nano, query.Get("since"))
+	require.NoError(t, err)
+	until, err := time.Parse(time.RFC3339Nano, query.Get("until"))
+	require.NoError(t, err)
+	require.Equal(t, 132*time.Hour, until.Sub(since).Round(time.Hour))
 
 	code, _, errText = rolloutd(t.Context(), nil, "ls", "--server", "http://127.0.0.1:1")
 	require.NotZero(t, code)

@@ -248,6 +248,29 @@ func (f *settings) withStore(ctx context.Context, do func(context.Context, *stor
 	return errors.Join(do(ctx, st), st.Close())
 }
 
+// ageFlag is a duration that may be given in days.
+type ageFlag time.Duration
+
+// Set implements pflag.Value.
+func (a *ageFlag) Set(text string) error {
+	age, err := parseAge(text)
+	*a = ageFlag(age)
+
+	return err
+}
+
+// String implements pflag.Value; "": the flag is not set.
+func (a *ageFlag) String() string {
+	if *a == 0 {
+		return ""
+	}
+
+	return time.Duration(*a).String()
+}
+
+// Type implements pflag.Value.
+func (a *ageFlag) Type() string { return "duration" }
+
 // parseAge reads a duration of Go, or a number of days such as 30d.
 func parseAge(text string) (time.Duration, error) {
 	const day, mostDays = 24 * time.Hour, 36500
