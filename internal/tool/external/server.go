@@ -28,10 +28,13 @@ const (
 	// bounds listing a server's tools
 	listTime = 30 * time.Second
 
-	// for which a list, and the failure to get one, is not requested again
+	// for which a list is not requested again, and for which the failure of a slow server counts for others
 	listAge    = time.Minute
 	failureAge = 10 * time.Second
-	maxTools   = 256
+
+	// time after which a failure is that of a slow server; one that fails at once can be asked by everyone
+	slow     = 5 * time.Second
+	maxTools = 256
 )
 
 // Options of a Server.
@@ -137,9 +140,11 @@ func (s *Server) List(ctx context.Context) ([]tool.Definition, error) {
 	within, cancel := context.WithTimeout(ctx, listTime)
 	defer cancel()
 
+	begun := time.Now()
+
 	tools, err := s.remote.list(within)
 	if err != nil {
-		return s.listFailed(ctx, known, err)
+		return s.listFailed(ctx, known, time.Since(begun), err)
 	}
 
 	tools = s.usable(ctx, tools)
@@ -148,16 +153,21 @@ func (s *Server) List(ctx context.Context) ([]tool.Definition, error) {
 	return s.shown(tools), nil
 }
 
-// listFailed returns what is known of a server that does not list its tools. The failure counts for other callers, too,
-// unless this one has left.
-func (s *Server) listFailed(ctx context.Context, known listing, err error) ([]tool.Definition, error) {
+// listFailed returns what is known of a server that does not list its tools. The failure of a slow one counts for other
+// callers, too, unless this one has left.
+func (s *Server) listFailed(
+	ctx context.Context,
+	known listing,
+	took time.Duration,
+	err error,
+) ([]tool.Definition, error) {
 	if known.tools == nil {
 		known.err = fault.Wrap(fault.KindOf(err), err, "list the tools of server %q", s.o.Name)
 	} else {
 		s.log.WarnContext(ctx, "tools not listed; those of the last list are used", "error", err)
 	}
 
-	if !errors.Is(ctx.Err(), context.Canceled) {
+	if took >= slow && !errors.Is(ctx.Err(), context.Canceled) {
 		known.until = time.Now().Add(failureAge)
 		s.remember(known)
 	}

@@ -3,6 +3,7 @@ package external
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -56,23 +57,35 @@ func TestServerThatHangsHoldsOneCaller(t *testing.T) {
 	<-ended
 }
 
-// A server that cannot be reached is not asked by each caller, unless the one that asked has left.
-func TestFailureOfAServerCountsForOthers(t *testing.T) {
+// A server that fails after a while is not asked by each caller, unless the one that asked has left. One that fails at once
+// is: it may be back.
+func TestFailureOfASlowServerCountsForOthers(t *testing.T) {
 	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		away := &listed{asked: make(chan struct{}, 6), err: fault.New(fault.Unavailable, "no answer")}
+		s := newServer(Options{Name: "s"}, away)
+		left, leave := context.WithCancel(t.Context())
+		leave()
 
-	away := &listed{
-		asked: make(chan struct{}, 4), answer: make(chan struct{}), err: fault.New(fault.Unavailable, "no answer"),
-	}
-	close(away.answer)
+		ask := func(ctx context.Context, takes time.Duration) {
+			answer := make(chan struct{})
+			away.answer = answer
 
-	s := newServer(Options{Name: "s"}, away)
-	left, leave := context.WithCancel(t.Context())
-	leave()
+			time.AfterFunc(takes, func() { close(answer) })
 
-	for _, ctx := range []context.Context{left, t.Context(), t.Context()} {
-		_, err := s.List(ctx)
-		require.ErrorContains(t, err, `list the tools of server "s": no answer`)
-	}
+			_, err := s.List(ctx)
+			require.ErrorContains(t, err, `list the tools of server "s": no answer`)
+		}
 
-	require.Len(t, away.asked, 2)
+		ask(t.Context(), 0)
+		ask(left, listTime)
+		ask(t.Context(), listTime)
+		require.Len(t, away.asked, 3)
+		ask(t.Context(), listTime)
+		require.Len(t, away.asked, 3, "it is not asked again")
+		time.Sleep(failureAge)
+		ask(t.Context(), listTime)
+		require.Len(t, away.asked, 4)
+		time.Sleep(listTime)
+	})
 }
