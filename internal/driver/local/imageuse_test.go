@@ -23,7 +23,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/sandboxd/wire"
 )
 
-// A request for something that the image does not have is refused. So is a workdir that is a link.
+// A request for something that the image does not have is refused. So is a workdir that leads to a folder of the
+// system.
 func TestRefusedImageUse(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -43,14 +44,14 @@ func TestRefusedImageUse(t *testing.T) {
 	}
 
 	_, err := b.Create(t.Context(), "x", rollout.Sandbox{Image: "small", Workdir: "/app"}, nil)
-	require.ErrorContains(t, err, "workdir: /app is a link in the image")
+	require.ErrorContains(t, err, "files do not go to the verifier; got /etc")
 	require.Equal(t, fault.Invalid, fault.KindOf(err))
 	_, err = b.Create(t.Context(), "x", rollout.Sandbox{Image: "small", GradePaths: []string{"/app/passwd/x"}}, nil)
 	require.ErrorContains(t, err, "grade_paths: /app is a link in the image")
 	require.ErrorContains(t, b.Prepare(t.Context(), rollout.Sandbox{
 		Image:   "small",
 		Workdir: "/app",
-	}), "/app is a link in the image")
+	}), "files do not go to the verifier; got /etc")
 }
 
 // Processes start with the environment of the image. The verifier's PATH has no folders that the agent can write.
