@@ -74,6 +74,35 @@ func (b browser) waitForText(selector, part string) {
 	b.eventually(`(document.querySelector("` + selector + `")?.innerText ?? "").includes(` + string(want) + `)`)
 }
 
+// holdAnswers makes the answers to requests whose address has the part wait for releaseAnswers. The script then sends one.
+func (b browser) holdAnswers(part, then string) {
+	b.t.Helper()
+	b.eventually(`(() => {
+		const ask = window.fetch;
+		const held = new Promise((resolve) => window.release = resolve);
+		window.waiting = 0;
+		window.answered = 0;
+		window.fetch = async (url, options) => {
+			if (!String(url).includes(` + chromium.Text(part) + `)) return ask(url, options);
+			waiting++;
+			const answer = await ask(url, { ...options, signal: undefined });
+			await held;
+			setTimeout(() => answered++, 100);
+			return answer;
+		};
+		` + then + `;
+		return true;
+	})()`)
+	b.eventually(`waiting > 0`)
+}
+
+// releaseAnswers returns when the page has had time for the answers that were held.
+func (b browser) releaseAnswers() {
+	b.t.Helper()
+	b.eventually(`(release(), true)`)
+	b.eventually(`answered >= waiting`)
+}
+
 // saveScreenshot saves a screenshot if ROLLOUTD_TEST_PICTURES names a folder.
 func (b browser) saveScreenshot(name string) {
 	b.t.Helper()

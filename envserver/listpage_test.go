@@ -205,28 +205,10 @@ func TestPageOfTheLatestChoice(t *testing.T) {
 	b.run(chromedp.Navigate(r.url + "/web/#/rollouts?outcome=completed"))
 	b.waitForText("#total", "25 ended")
 
-	// answers about completed rollouts wait for release
-	b.eventually(`(() => {
-		const ask = window.fetch;
-		const held = new Promise((resolve) => window.release = resolve);
-		window.waiting = 0;
-		window.answered = 0;
-		window.fetch = async (url, options) => {
-			if (!String(url).includes("outcome=completed")) return ask(url, options);
-			waiting++;
-			const answer = await ask(url, options);
-			await held;
-			setTimeout(() => answered++, 100);
-			return answer;
-		};
-		document.querySelector("#filter").requestSubmit();
-		return true;
-	})()`)
-	b.eventually(`waiting > 0`)
+	b.holdAnswers("outcome=completed", `document.querySelector("#filter").requestSubmit()`)
 	b.run(chromedp.Evaluate[chromedp.Void](`location.hash = "#/rollouts?outcome=agent_failed"`))
 	b.waitForText("#total", "5 ended")
-	b.eventually(`(release(), true)`)
-	b.eventually(`answered >= waiting`)
+	b.releaseAnswers()
 
 	shown, err := chromedp.Run(b.ctx, chromedp.Evaluate[string](`document.querySelector("#list tbody").innerText`))
 	require.NoError(t, err)

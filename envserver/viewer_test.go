@@ -43,28 +43,9 @@ func TestPageLeavesARolloutThatLoads(t *testing.T) {
 
 	openList(`document.querySelector("#tab-verifier").click()`)
 
-	// answers about the rollout wait for release
-	b.eventually(`(() => {
-		const ask = window.fetch;
-		const held = new Promise((resolve) => window.release = resolve);
-		window.waiting = 0;
-		window.answered = 0;
-		window.fetch = async (url, options) => {
-			if (!String(url).includes("rollouts/mend-parser-7")) return ask(url, options);
-			waiting++;
-			const answer = await ask(url, { ...options, signal: undefined });
-			await held;
-			setTimeout(() => answered++, 100);
-			return answer;
-		};
-		location.hash = "#/rollouts/mend-parser-7?tab=tokens&turn=3";
-		return true;
-	})()`)
-	b.eventually(`waiting > 0`)
-
+	b.holdAnswers("rollouts/mend-parser-7", `location.hash = "#/rollouts/mend-parser-7?tab=tokens&turn=3"`)
 	openList("null")
-	b.eventually(`(release(), true)`)
-	b.eventually(`answered >= waiting`)
+	b.releaseAnswers()
 
 	at, err := chromedp.Run(b.ctx, chromedp.Evaluate[string]("location.hash"))
 	require.NoError(t, err)

@@ -51,15 +51,24 @@ func ask(t *testing.T, address string) (net.Conn, int, string) {
 	require.NoError(t, c.SetDeadline(time.Now().Add(time.Minute)))
 	_, err = io.WriteString(c, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
 	require.NoError(t, err)
+	status, body := readAnswer(t, c)
+
+	return c, status, body
+}
+
+// readAnswer reads the answer to a request.
+func readAnswer(t *testing.T, c net.Conn) (status int, body string) {
+	t.Helper()
+
 	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
 	require.NoError(t, err)
 
 	defer resp.Body.Close()
 
-	body, err := io.ReadAll(resp.Body)
+	text, err := io.ReadAll(resp.Body)
 	require.NoError(t, err)
 
-	return c, resp.StatusCode, string(body)
+	return resp.StatusCode, string(text)
 }
 
 // A connection over the limit gets an error in JSON and is closed. The others are served, and their slots are freed.
@@ -185,12 +194,6 @@ func TestRefusalsReachClientsThatClose(t *testing.T) {
 		require.NoError(t, err)
 	}
 
-	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
-	require.NoError(t, err)
-
-	defer resp.Body.Close()
-
-	body, err := io.ReadAll(resp.Body)
-	require.NoError(t, err)
-	require.Equal(t, "here", string(body))
+	_, body := readAnswer(t, c)
+	require.Equal(t, "here", body)
 }
