@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from rolloutd import Client, RolloutdError
+from rolloutd.producers import Producers
 from task import DIGITS, SYSTEM, instruction, verifier
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -76,7 +77,7 @@ class Run:
             "react": {"system_prompt": SYSTEM, "max_steps": 3, "max_tokens": 48},
             "sampling": {"temperature": 1.0},
         }
-        Client(f"http://127.0.0.1:{self.ports['server']}").producers.submit(
+        self._producers().submit(
             producer_id=self.producer,
             tasks=tasks,
             rollout=rollout,
@@ -89,6 +90,9 @@ class Run:
             max_batches_offpolicy=1,
             filter={"equal_scores": False},
         )
+
+    def _producers(self) -> Producers:
+        return Client(f"http://127.0.0.1:{self.ports['server']}").producers
 
     def watch(self) -> None:
         """Waits for the trainer's end. What this program kills it starts again."""
@@ -105,6 +109,9 @@ class Run:
         if self.processes["trainer"].returncode:
             raise SystemExit(f"the trainer failed: see {self.args.folder}/trainer.log")
 
+        # what is in flight is for no step: its sandboxes end now
+        self._producers().abort(self.producer, "the training has ended")
+        self._producers().wait(self.producer, timeout_s=300)
         print(f"kills: {self.kills}")
 
     def stop(self) -> None:
