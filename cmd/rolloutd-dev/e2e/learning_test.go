@@ -38,6 +38,7 @@ func TestPolicyLearns(t *testing.T) {
 
 	out, err := learn.CombinedOutput()
 	require.NoErrorf(t, err, "%s", out)
+	require.Empty(t, instance{data: filepath.Join(folder, "data")}.sandboxes(t), "what was in flight has ended")
 
 	curve := curveOf(t, folder)
 	require.Len(t, curve, steps)
