@@ -95,7 +95,9 @@ func (c *Client) sendWith(
 		return nil, transportError(ctx, c.Address(), w.explain(err))
 	}
 
-	resp.Body = received{sent{resp.Body, w}}
+	w.timer.Stop()
+
+	resp.Body = received{resp.Body, w}
 	if resp.StatusCode < 400 {
 		return resp, nil
 	}

@@ -64,8 +64,22 @@ func (s sent) Read(p []byte) (int, error) {
 	return n, s.watch.explain(err)
 }
 
-// received is the body of an answer. Its end ends the watch.
-type received struct{ sent }
+// received is the body of an answer. The watch waits for the server while the body is read, and not for its reader: one who
+// looks at the answer page by page takes his time. The body's end ends the watch.
+type received struct {
+	io.ReadCloser
+	watch *watch
+}
+
+// Read implements io.Reader.
+func (r received) Read(p []byte) (int, error) {
+	r.watch.timer.Reset(r.watch.silence)
+	defer r.watch.timer.Stop()
+
+	n, err := r.ReadCloser.Read(p)
+
+	return n, r.watch.explain(err)
+}
 
 // Close implements io.Closer.
 func (r received) Close() error {

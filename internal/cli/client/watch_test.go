@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,12 +16,17 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// frozen is a server that stands still: it answers nothing, or ends a stream of events after some comments.
-type frozen struct{ comments int }
+// frozen is a server that stands still: it answers nothing, or writes parts of a stream of events before.
+type frozen struct {
+	parts []string
+
+	// before each part
+	pause time.Duration
+}
 
 // RoundTrip implements http.RoundTripper.
 func (f frozen) RoundTrip(r *http.Request) (*http.Response, error) {
-	if f.comments == 0 {
+	if len(f.parts) == 0 {
 		<-r.Context().Done()
 		return nil, r.Context().Err()
 	}
@@ -30,10 +36,10 @@ func (f frozen) RoundTrip(r *http.Request) (*http.Response, error) {
 	context.AfterFunc(r.Context(), func() { server.CloseWithError(r.Context().Err()) })
 
 	go func() {
-		for range f.comments {
-			time.Sleep(15 * time.Second)
+		for _, part := range f.parts {
+			time.Sleep(f.pause)
 
-			_, _ = io.WriteString(server, ": still here\n\n")
+			_, _ = io.WriteString(server, part)
 		}
 	}()
 
@@ -60,7 +66,7 @@ func TestSilentServer(t *testing.T) {
 			"http://host has not answered for 15m0s",
 		},
 		"events": {
-			frozen{comments: 40},
+			frozen{slices.Repeat([]string{": still here\n\n"}, 40), 15 * time.Second},
 			func(ctx context.Context, c *client.Client) error {
 				return c.Events(ctx, "r", 0, func(rollout.Event) {})
 			},
@@ -81,4 +87,21 @@ func TestSilentServer(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A command whose reader takes his time, as in a pager, does not take the server for a silent one.
+func TestSlowReader(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		events := frozen{parts: []string{"event: phase\ndata: {}\n\n", "event: phase\ndata: {}\n\n", "event: done\ndata: {}\n\n"}}
+		c := client.Client{URL: "http://host", HTTP: &http.Client{Transport: events}}
+		seen := 0
+
+		require.NoError(t, c.Events(t.Context(), "r", 0, func(rollout.Event) {
+			seen++
+
+			time.Sleep(time.Hour)
+		}))
+		require.Equal(t, 3, seen)
+	})
 }
