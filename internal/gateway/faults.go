@@ -163,7 +163,8 @@ func (r *route) examine(c *call, res *upstream.Result) engineFault {
 	}
 
 	sampled, way, plain := markup.Plain(got.text, got.stop, tools)
-	plain = plain && markup.In(got.Reasoning) == ""
+	// of several calls an agent gets only the first if it wants one at a time
+	plain = plain && markup.In(got.Reasoning) == "" && (len(sampled) == 1 || !oneCall(c.request))
 	place := r.place(reply.Chat)
 
 	switch lost := got.loses(sampled); {
@@ -216,6 +217,11 @@ func faultOf(p *upstream.Problem) engineFault {
 	default:
 		return engineFault{}
 	}
+}
+
+// oneCall reports whether the agent wants at most one call in a reply.
+func oneCall(a *dialect.Request) bool {
+	return string(rawjson.MemberOf(a.Body, "parallel_tool_calls")) == "false"
 }
 
 // toolNames returns the tools that the model may call as it likes; none: no call is expected in the reply.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -154,6 +155,28 @@ func TestCallsThatTheEngineLoses(t *testing.T) {
 			require.Equal(t, len(strings.Fields(strings.Join(one.words, " "))), counted)
 		})
 	}
+}
+
+// A call that the endpoint leaves out because the agent wants one at a time is not lost.
+func TestCallsBeyondTheOneThatTheAgentWants(t *testing.T) {
+	t.Parallel()
+
+	tokens := slices.Concat(hermesTokens[:4], hermesTokens)
+	both := sampledReply(`{"role":"assistant","content":null,"tool_calls":[`+bashCall+`,`+
+		strings.Replace(bashCall, "c1", "c2", 1)+`]}`, "tool_calls", tokens...)
+	first := sampledReply(`{"role":"assistant","content":null,"tool_calls":[`+bashCall+`]}`, "tool_calls", tokens...)
+
+	h, e := newHost(t, onFault(rollout.FaultReplace)), newEngine(t, both, first, first)
+	r := h.route(e.URL)
+	url := h.open(t, r)
+	alone := strings.Replace(chatBody(systemSays, userAsks), `{"model"`, `{"parallel_tool_calls":false,"model"`, 1)
+
+	require.Equal(t, http.StatusOK, send(t.Context(), url, "1", chatBody(systemSays, userAsks)).status)
+	require.Equal(t, http.StatusOK, send(t.Context(), url, "2", alone).status)
+	require.Equal(t, []string{"", ""}, flawWords(h.turns(t, r.ID)))
+
+	require.Equal(t, http.StatusOK, send(t.Context(), url, "3", chatBody(systemSays, userAsks)).status)
+	require.Contains(t, flawWords(h.turns(t, r.ID)), "engine_call_cut")
 }
 
 // Nothing that a policy can write makes the gateway ask again or mask a turn, however often the endpoint has delivered
