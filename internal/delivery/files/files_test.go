@@ -16,6 +16,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/delivery"
 	"github.com/rolloutd/rolloutd/internal/delivery/files"
 	"github.com/rolloutd/rolloutd/internal/delivery/sinktest"
+	"github.com/rolloutd/rolloutd/internal/trajectory/sequence"
 )
 
 func TestSuite(t *testing.T) {
@@ -81,6 +82,10 @@ func TestColumnsOfParquet(t *testing.T) {
 
 	group := sinktest.Group(1)
 	group.Data[0].Rewards = map[string]float64{"style": 0.5}
+	first := &group.Data[0].Trajectory.Sequences[0]
+	first.Images = []sequence.Image{{Turn: 2, Start: 3, Stop: 4}}
+	first.RoutedExperts = &sequence.RoutedExperts{Rows: 5, Parts: []sequence.ExpertPart{}}
+
 	require.NoError(t, files.New(o).Deliver(t.Context(), group))
 	rows, err := parquet.ReadFile[struct {
 		TokenIDs []int32   `parquet:"token_ids,list"`
@@ -89,6 +94,8 @@ func TestColumnsOfParquet(t *testing.T) {
 		Spans    string    `parquet:"spans"`
 		Trained  int32     `parquet:"trained"`
 		Rewards  *string   `parquet:"rewards,optional"`
+		Images   *string   `parquet:"images,optional"`
+		Experts  *string   `parquet:"routed_experts,optional"`
 	}](filepath.Join(o.Folder, "shard-000001.parquet"))
 	require.NoError(t, err)
 	require.Len(t, rows, sinktest.Size)
@@ -98,7 +105,10 @@ func TestColumnsOfParquet(t *testing.T) {
 	require.Equal(t, int32(3), rows[0].Trained)
 	require.Contains(t, rows[0].Spans, `"finish_reason":"tool_calls"`)
 	require.JSONEq(t, `{"style":0.5}`, *rows[0].Rewards)
+	require.Contains(t, *rows[0].Images, `"turn":2,"start":3,"stop":4`)
+	require.JSONEq(t, `{"rows":5,"parts":[]}`, *rows[0].Experts)
 	require.Nil(t, rows[1].Rewards)
+	require.Nil(t, rows[1].Images)
 }
 
 // lines reads all files of a folder.

@@ -14,7 +14,7 @@ type Format string
 const (
 	// JSONLines has one sequence per line, as GET /groups/{id}/trajectory?format=jsonl.
 	JSONLines Format = "jsonl"
-	// Parquet has one sequence per row, with the fields of a line as columns. Spans and rewards are JSON text.
+	// Parquet has one sequence per row, with the fields of a line as columns. Lists of objects, and objects, are JSON text.
 	Parquet Format = "parquet"
 )
 
@@ -46,6 +46,8 @@ type row struct {
 	Logprobs  []float64       `parquet:"logprobs,list" json:"logprobs"`
 	Spans     json.RawMessage `parquet:"spans,string" json:"spans"`
 	Rewards   json.RawMessage `parquet:"rewards,string,optional" json:"rewards"`
+	Images    json.RawMessage `parquet:"images,string,optional" json:"images"`
+	Experts   json.RawMessage `parquet:"routed_experts,string,optional" json:"routed_experts"`
 	End       string          `parquet:"end" json:"end"`
 
 	GroupKey         string   `parquet:"group_key" json:"group_key"`
