@@ -59,6 +59,9 @@ func (u *Untrained) String() string {
 	return fmt.Sprintf("none of the agent's %d model calls can be trained on: %s", u.calls, strings.Join(reasons, ", "))
 }
 
+// unlikeTemplate begins the flaw of a turn whose prompt is not the template's, which is trained on all the same.
+const unlikeTemplate = "audit:"
+
 // whyUntrained says why a turn of the agent is not trained on; see Trains.
 func whyUntrained(t *rollout.Turn) string {
 	switch n := len(t.CompletionTokenIDs); {
@@ -74,7 +77,16 @@ func whyUntrained(t *rollout.Turn) string {
 		return "without token ids (API " + t.API + ")"
 	case len(t.PerTokenLogps) != n:
 		return "without logprobs of all tokens"
-	default:
-		return "of an evaluation"
+	case t.SamplingMask != nil && t.SamplingMask.Missing != "":
+		return "without a sampling mask (" + t.SamplingMask.Missing + ")"
 	}
+
+	// Export names the reason for which it does not train on a turn after all others.
+	for _, flaw := range slices.Backward(t.Flaws) {
+		if ofCapture(flaw) && !strings.HasPrefix(flaw, unlikeTemplate) {
+			return "with a flaw (" + flaw + ")"
+		}
+	}
+
+	return "of an evaluation"
 }

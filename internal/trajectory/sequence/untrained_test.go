@@ -35,7 +35,12 @@ func TestUntrained(t *testing.T) {
 			with(func(t *rollout.Turn) { t.Constrained = "response_format" }), with(func(t *rollout.Turn) { t.Delivered = false }),
 		},
 		"none of the agent's 2 model calls can be trained on: 1 of an evaluation, 1 without logprobs of all tokens": {
-			whole, with(func(t *rollout.Turn) { t.PerTokenLogps = nil }),
+			with(func(t *rollout.Turn) { t.Flaws = []string{"audit: x"} }), with(func(t *rollout.Turn) { t.PerTokenLogps = nil }),
+		},
+		"none of the agent's 3 model calls can be trained on: 2 with a flaw (log probabilities are raw), 1 without a sampling mask (none)": {
+			with(func(t *rollout.Turn) { t.Flaws = []string{"call_cut: x", "log probabilities are raw"} }),
+			with(func(t *rollout.Turn) { t.Flaws = []string{"log probabilities are raw", "call_cut: x"} }),
+			with(func(t *rollout.Turn) { t.SamplingMask = &rollout.SamplingMask{Missing: "none"} }),
 		},
 	} {
 		var u sequence.Untrained
