@@ -81,7 +81,7 @@ func (a *Activities) place(ctx context.Context, in CreateSandboxInput) (Place, e
 	}
 
 	if err := b.Prepare(ctx, in.Sandbox); err != nil {
-		return Place{}, unpulled(ctx, in, err)
+		return waitsFor("room for images on "+a.o.Host, unpulled(ctx, in, err))
 	}
 
 	unclaim, err := b.Capacity.Claim(ctx, host.Claim{
@@ -100,7 +100,7 @@ func (a *Activities) place(ctx context.Context, in CreateSandboxInput) (Place, e
 
 	sb, err := a.makeSandbox(ctx, b, in)
 	if err != nil {
-		// the quota of an account, which this host's capacity does not include
+		// the quota of an account or the host's disk, which its capacity does not include
 		return waitsFor("capacity of the backend "+backendName(in.Target), err)
 	}
 
@@ -135,7 +135,7 @@ func unpulled(ctx context.Context, in CreateSandboxInput, err error) error {
 	}
 
 	if tries := host.Failures(ctx) + 1; tries >= min(in.Tries, imageTries) {
-		return fault.Wrap(fault.Invalid, err, "image %q was not pulled in %d tries", in.Sandbox.Image, tries)
+		return fault.Wrap(fault.Invalid, err, "the images of the task were not pulled in %d tries", tries)
 	}
 
 	return err

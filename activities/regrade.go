@@ -61,11 +61,24 @@ func (a *Activities) regrade(ctx context.Context, in RegradeInput) error {
 		return err
 	}
 
+	// as in CreateSandbox
+	waitsFor := func(what string, err error) error {
+		if fault.Is(err, fault.Exhausted) {
+			err = a.admission[backendName(in.Target)].Return(ctx, what, err)
+		}
+
+		return err
+	}
+
 	image := in.Sandbox
-	image.Image = cmp.Or(in.Verifier.Image, image.Image)
+	if image.Image = cmp.Or(in.Verifier.Image, image.Image); in.Verifier.Image != "" {
+		// none are beside it
+		image.Services = nil
+	}
 
 	if err := b.Prepare(ctx, image); err != nil {
-		return unpulled(ctx, CreateSandboxInput{Sandbox: image, Tries: in.Tries}, err)
+		err = unpulled(ctx, CreateSandboxInput{Sandbox: image, Tries: in.Tries}, err)
+		return waitsFor("room for images on "+a.o.Host, err)
 	}
 
 	release, err := b.Capacity.Claim(ctx, host.Claim{
@@ -74,19 +87,15 @@ func (a *Activities) regrade(ctx context.Context, in RegradeInput) error {
 		Size:  b.Resources(in.Sandbox),
 		Until: activity.GetInfo(ctx).ScheduledTime.Add(in.Queue),
 	})
-	if fault.Is(err, fault.Exhausted) {
-		return a.admission[backendName(in.Target)].Return(ctx, "capacity of "+a.o.Host, err)
-	}
-
 	if err != nil {
-		return err
+		return waitsFor("capacity of "+a.o.Host, err)
 	}
 
 	defer release()
 
 	_, err = a.regrader(in.Target).Grade(ctx, grading.Job(in.VerifyInput))
 	if fault.Is(err, fault.Exhausted) {
-		return a.admission[backendName(in.Target)].Return(ctx, "capacity of the backend "+backendName(in.Target), err)
+		return waitsFor("capacity of the backend "+backendName(in.Target), err)
 	}
 
 	return errors.Join(

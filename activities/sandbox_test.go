@@ -167,24 +167,34 @@ func TestImageOfASilentRegistry(t *testing.T) {
 	}
 }
 
-// CreateSandbox waits for a backend without capacity, such as an account with an exhausted quota. The wait
-// is not a failure.
+// CreateSandbox waits for a backend without capacity, such as an account with an exhausted quota, and for room for an
+// image on the host's disk. The wait is not a failure.
 func TestCreateSandboxWaitsForTheBackend(t *testing.T) {
 	t.Parallel()
-	h := newHost(t)
-	h.provider.full = fault.New(fault.Exhausted, "the quota is used up")
-	in := activities.CreateSandboxInput{Target: target(), Tries: 20}
 
-	var waiting rollout.Waiting
+	for name, lack := range map[string]func(*provider) *error{
+		"quota":          func(p *provider) *error { return &p.full },
+		"room for image": func(p *provider) *error { return &p.pull },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHost(t)
+			full := lack(h.provider)
+			*full = fault.New(fault.Exhausted, "the %s is used up", name)
+			in := activities.CreateSandboxInput{Target: target(), Tries: 20}
 
-	_, err := h.createOnce(t, in, &waiting)
-	require.ErrorContains(t, err, "the quota is used up")
-	require.Equal(t, 1, waiting.Returns, "it was no failure")
-	require.Contains(t, waiting.Why, "the quota is used up", "clients see why it waits")
+			var waiting rollout.Waiting
 
-	h.provider.full = nil
-	_, err = h.createOnce(t, in, &waiting)
-	require.NoError(t, err)
+			_, err := h.createOnce(t, in, &waiting)
+			require.ErrorContains(t, err, name+" is used up")
+			require.Equal(t, 1, waiting.Returns, "it was no failure")
+			require.Contains(t, waiting.Why, name+" is used up", "clients see why it waits")
+
+			*full = nil
+			_, err = h.createOnce(t, in, &waiting)
+			require.NoError(t, err)
+		})
+	}
 }
 
 func TestInstall(t *testing.T) {

@@ -115,9 +115,20 @@ func (r *run) work(a *attempt) error {
 func (r *run) classify(a *attempt, lost error) {
 	a.decision = decide(finding{
 		cause: r.cause, phase: a.phase, err: a.err, agent: a.agent, lost: lost,
-		another: a.try < r.spec.Limits.Attempts, later: a.from > 0,
+		another: a.try < r.spec.Limits.Attempts && !r.endsWithoutRoom(a, lost), later: a.from > 0,
 		next: r.nextFollows(a),
 	})
+}
+
+// endsWithoutRoom reports whether no attempt follows one whose host had no room left. So it was in runs of an earlier
+// build.
+func (r *run) endsWithoutRoom(a *attempt, lost error) bool {
+	full := fault.Is(a.err, fault.Exhausted) || fault.Is(lost, fault.Exhausted)
+	if !full || a.phase == rollout.PhaseQueued {
+		return false
+	}
+
+	return workflow.GetVersion(r.ctx, "retry-without-room", workflow.DefaultVersion, 1) == workflow.DefaultVersion
 }
 
 // reclassify re-evaluates the last attempt after a retry was canceled.

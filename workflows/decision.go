@@ -113,10 +113,10 @@ func ungradable(k fault.Kind) bool {
 
 // infra is a failure of the infrastructure. Another attempt follows unless it would fail in the same way:
 // the request is impossible, the model endpoint refuses it, or no host had capacity within the queue's
-// limit.
+// limit. A host whose disk is full later, or an account whose quota is, does not keep another attempt from waiting.
 func infra(f finding, kind fault.Kind, text string) decision {
 	hopeless := kind == fault.UpstreamRefused || kind == fault.Invalid || kind == fault.Unauthorized ||
-		kind == fault.Exhausted
+		kind == fault.Exhausted && f.phase == rollout.PhaseQueued
 
 	return decision{outcome: rollout.InfraFailed, kind: kind, text: text, retry: f.another && !hopeless}
 }

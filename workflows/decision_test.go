@@ -145,6 +145,18 @@ func TestDecide(t *testing.T) {
 			text:    "verifying: step",
 			retry:   true,
 		},
+		"no room for grading": {
+			f: workflows.Finding{
+				Agent:   agent(rollout.Completed),
+				Phase:   rollout.PhaseVerifying,
+				Err:     err(fault.Exhausted),
+				Another: true,
+			},
+			outcome: rollout.InfraFailed,
+			kind:    fault.Exhausted,
+			text:    "verifying: step",
+			retry:   true,
+		},
 		"artifacts lost": {
 			f:       workflows.Finding{Agent: agent(rollout.Completed), Lost: err(fault.NotFound), Another: true},
 			outcome: rollout.InfraFailed,

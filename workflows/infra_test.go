@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
 
 	"github.com/rolloutd/rolloutd/activities"
 	"github.com/rolloutd/rolloutd/internal/fault"
@@ -188,6 +189,30 @@ func TestNoRoomOnAHostForTooLong(t *testing.T) {
 	require.Contains(t, sum.Error, "no host had capacity within 24h0m0s: sandbox r.1 asks for much")
 	require.Equal(t, 24*time.Hour, queue)
 	require.Equal(t, []string{"CreateSandbox", "ComposeResult"}, w.calls)
+}
+
+// A host that has no room left for grading does not end the rollout, as it did in runs of an earlier build.
+func TestNoRoomForGrading(t *testing.T) {
+	t.Parallel()
+
+	for _, c := range []struct {
+		build   workflow.Version
+		outcome rollout.Outcome
+	}{{workflow.DefaultVersion, rollout.InfraFailed}, {1, rollout.Completed}} {
+		w := newTestEnv(t)
+		w.env.OnGetVersion("retry-without-room", workflow.DefaultVersion, workflow.Version(1)).Return(c.build)
+
+		verify := w.verify
+		w.verify = func(ctx context.Context, in activities.VerifyInput) (activities.Grade, error) {
+			if in.Attempt == 1 {
+				return activities.Grade{}, failure.Final(fault.New(fault.Exhausted, "this host has no room for a sandbox"))
+			}
+
+			return verify(ctx, in)
+		}
+
+		require.Equal(t, c.outcome, w.run(t, spec()).Outcome)
+	}
 }
 
 // CreateSandbox gets the number of attempts that may fail, because it also returns without a failure.

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/rolloutd/rolloutd/internal/driver"
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
@@ -24,7 +26,16 @@ func (d *Driver) Create(ctx context.Context, id string, spec driver.Spec) error 
 		return err
 	}
 
-	return d.create(ctx, id, spec)
+	return noRoom(d.create(ctx, id, spec))
+}
+
+// noRoom makes a lack of disk space or inodes a fault.Exhausted.
+func noRoom(err error) error {
+	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+		return fault.Wrap(fault.Exhausted, err, "this host has no room for a sandbox")
+	}
+
+	return err
 }
 
 // create is Create without the probe, which itself runs in a sandbox.

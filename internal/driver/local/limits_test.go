@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/rolloutd/rolloutd/internal/driver"
 	"github.com/rolloutd/rolloutd/internal/driver/cgroup"
@@ -228,4 +230,27 @@ func childCgroups(t *testing.T, dir, program string) []string {
 	slices.Sort(parts)
 
 	return slices.Compact(parts)
+}
+
+// A full disk of the host is a lack of room, which another host may have, and no failure of a sandbox.
+func TestFullDisk(t *testing.T) {
+	t.Parallel()
+	needRoot(t)
+
+	dir := t.TempDir()
+	require.NoError(t, unix.Mount("test", dir, "tmpfs", 0, "size=1m"))
+	t.Cleanup(func() { require.NoError(t, unix.Unmount(dir, unix.MNT_DETACH)) })
+
+	d := open(t, local.Options{Dir: dir})
+	require.NoError(t, d.Probe(t.Context()))
+
+	filler := filepath.Join(dir, "filler")
+	require.ErrorIs(t, os.WriteFile(filler, make([]byte, 2<<20), 0o600), unix.ENOSPC)
+
+	err := d.Create(t.Context(), "a", tiny())
+	require.Equal(t, fault.Exhausted, fault.KindOf(err), "%v", err)
+
+	require.NoError(t, os.Remove(filler))
+	require.NoError(t, d.Create(t.Context(), "a", tiny()))
+	require.NoError(t, d.Destroy(cleanupContext(t), "a"))
 }
