@@ -83,7 +83,7 @@ func controlTransport(d driver.Driver) *http.Transport {
 	}
 }
 
-// Prepare fetches what a sandbox of this spec needs, such as its image, which may take minutes.
+// Prepare fetches what a sandbox of this spec and its services need, such as their images, which may take minutes.
 func (b *Backend) Prepare(ctx context.Context, s rollout.Sandbox) error {
 	p, ok := b.driver.(driver.Preparer)
 	if !ok {
@@ -92,6 +92,12 @@ func (b *Backend) Prepare(ctx context.Context, s rollout.Sandbox) error {
 
 	if err := p.Prepare(ctx, specOf(s, b.defaults)); err != nil {
 		return contextual(ctx, fmt.Errorf("prepare sandbox: %w", err))
+	}
+
+	for _, service := range s.Services {
+		if err := b.Prepare(ctx, service.Sandbox(s.Backend)); err != nil {
+			return fmt.Errorf("service %q: %w", service.Name, err)
+		}
 	}
 
 	return nil

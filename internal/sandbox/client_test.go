@@ -68,6 +68,40 @@ func (f *fake) Renew(_ context.Context, _ string, lease time.Duration) error {
 	return nil
 }
 
+// puller is a fake that lacks one image.
+type puller struct {
+	fake
+
+	lacks  string
+	pulled []string
+}
+
+func (p *puller) Prepare(_ context.Context, spec driver.Spec) error {
+	if spec.Image == p.lacks {
+		return fault.New(fault.Exhausted, "no space for it")
+	}
+
+	p.pulled = append(p.pulled, spec.Image)
+
+	return nil
+}
+
+// The images of services are fetched with that of the sandbox, not within the time of their start.
+func TestPrepareServices(t *testing.T) {
+	t.Parallel()
+
+	p := &puller{lacks: "redis"}
+	b := sandbox.New(p, sandbox.Options{})
+	s := rollout.Sandbox{Image: "main", Services: []rollout.Service{{Name: "db", Image: "postgres"}}}
+	require.NoError(t, b.Prepare(t.Context(), s))
+	require.Equal(t, []string{"main", "postgres"}, p.pulled)
+
+	s.Services = append(s.Services, rollout.Service{Name: "cache", Image: "redis"})
+	err := b.Prepare(t.Context(), s)
+	require.Equal(t, fault.Exhausted, fault.KindOf(err), "%v", err)
+	require.ErrorContains(t, err, `service "cache"`)
+}
+
 func create(t *testing.T, f *fake) *sandbox.Sandbox {
 	t.Helper()
 	s, err := sandbox.New(f, sandbox.Options{}).Create(t.Context(), "R_1.2", rollout.Sandbox{}, nil)
