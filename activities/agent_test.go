@@ -474,7 +474,7 @@ func TestAgentLosesAService(t *testing.T) {
 
 	_, err := h.RunAgent(t.Context(), in)
 	require.Equal(t, fault.SandboxLost, fault.KindOf(err))
-	require.ErrorContains(t, err, `service "web": its sandbox was lost while the agent worked; it has written: database is up`)
+	require.ErrorContains(t, err, `service "web": its sandbox was lost; it has written: database is up`)
 }
 
 // The lease of a service may notice its loss before the watch does: the words are the same.

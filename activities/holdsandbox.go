@@ -2,16 +2,23 @@ package activities
 
 import (
 	"context"
+	"time"
 
+	"github.com/rolloutd/rolloutd/internal/clock"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/host/network"
 	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/sandbox"
 	"github.com/rolloutd/rolloutd/internal/tool"
 )
 
+// holdLook is the time between two looks at a sandbox that is held, if its lease is not shorter. The client need not
+// make a call that would fail.
+const holdLook = 10 * time.Second
+
 // HoldSandbox keeps the sandbox of an ended agent open until it is canceled, and lets the client that
 // grades call any tool in it, with the network that the agent had. It first stores the trace so far, so that the client
-// can read it.
+// can read it. The loss of the sandbox, or of that of a service beside it, is a fault.SandboxLost.
 func (a *Activities) HoldSandbox(ctx context.Context, in HoldInput) error {
 	ctx, over, err := a.acquireAttempt(ctx, in.Target)
 	if err != nil {
@@ -41,15 +48,32 @@ func (a *Activities) HoldSandbox(ctx context.Context, in HoldInput) error {
 	defer offline()
 
 	_, closeEpisode, err := a.openEpisode(ctx, sb, &AgentInput{
-		Target: in.Target, Episode: &rollout.Episode{EnabledToolsets: []string{tool.All}},
+		Target: in.Target, Network: in.Network, Episode: &rollout.Episode{EnabledToolsets: []string{tool.All}},
 	}, true)
 	if err != nil {
 		return err
 	}
 	defer closeEpisode()
+
+	watched, unwatch, err := a.watchServices(ctx, in.Target)
+	if err != nil {
+		return err
+	}
+	defer unwatch()
+
 	// from here on a client that follows the events can score
 	a.phase(in.Target, rollout.PhaseScoring)
-	<-ctx.Done()
+
+	return lostService(ctx, watched, a.hold(watched, sb))
+}
+
+// hold returns when the sandbox is lost or ctx ends.
+func (a *Activities) hold(ctx context.Context, sb *sandbox.Sandbox) error {
+	for clock.Sleep(ctx, min(holdLook, a.o.Lease)) == nil {
+		if _, err := sb.Info(ctx); fault.Is(err, fault.SandboxLost) {
+			return err
+		}
+	}
 
 	return fault.Wrap(fault.Unavailable, context.Cause(ctx), "hold the sandbox")
 }

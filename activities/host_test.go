@@ -16,6 +16,7 @@ import (
 	"github.com/rolloutd/rolloutd/activities"
 	"github.com/rolloutd/rolloutd/internal/agent"
 	"github.com/rolloutd/rolloutd/internal/driver"
+	"github.com/rolloutd/rolloutd/internal/episode/toolservice"
 	"github.com/rolloutd/rolloutd/internal/eventlog"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/gateway/gatewayapi"
@@ -71,6 +72,9 @@ type host struct {
 
 	// of the store
 	dir string
+
+	// of the activities
+	options activities.Options
 }
 
 // hostMiB is the memory of a host in MiB.
@@ -112,7 +116,7 @@ func newHostOf(t *testing.T, slots int, options ...store.Option) *host {
 	tools, err := tool.NewRegistry(nil, []tool.Toolset{{Name: tool.Default}})
 	require.NoError(t, err)
 
-	h.Activities = activities.New(activities.Options{
+	h.options = activities.Options{
 		Host:  "h1",
 		Queue: "q1",
 		Backends: map[string]activities.Backend{"local": {
@@ -129,7 +133,9 @@ func newHostOf(t *testing.T, slots int, options ...store.Option) *host {
 		Tools:    tools,
 		Network:  &network.Service{Dir: filepath.Join(dir, "network"), Logger: slog.New(slog.DiscardHandler)},
 		Events:   must(eventlog.Open(filepath.Join(dir, "events"), slog.New(slog.DiscardHandler))),
-	})
+		Episodes: toolservice.NewTable(filepath.Join(dir, "episodes")),
+	}
+	h.Activities = activities.New(h.options)
 
 	t.Cleanup(func() {
 		for _, info := range must(h.provider.List(context.Background())) {

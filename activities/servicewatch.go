@@ -66,7 +66,7 @@ func watchService(ctx context.Context, b Backend, id string) error {
 
 		switch err = b.OfMemory(ctx, id, err); {
 		case fault.Is(err, fault.SandboxLost):
-			return fault.Wrap(fault.SandboxLost, err, "its sandbox was lost while the agent worked%s", written)
+			return fault.Wrap(fault.SandboxLost, err, "its sandbox was lost%s", written)
 		case err != nil && !fault.Is(err, fault.Unavailable), err == nil && !st.Running:
 			// the service has ended, which the agent may have caused
 			return nil

@@ -117,6 +117,27 @@ func TestNoScore(t *testing.T) {
 	require.Contains(t, sum.Error, "no score came within 1h0m0s")
 }
 
+// A rollout whose sandbox is lost before the client has graded it begins another attempt, which awaits a score, too.
+func TestLostWhileScoring(t *testing.T) {
+	t.Parallel()
+	w, s := scored(t)
+	w.holdTime = time.Minute
+
+	holds := 0
+	w.hold = func(context.Context, activities.HoldInput) error {
+		holds++
+		return fault.New(fault.SandboxLost, "gone")
+	}
+
+	late := w.scoreAt(21*time.Minute+30*time.Second, 0.5)
+	sum := w.run(t, s)
+	require.NoError(t, late.err)
+	require.Equal(t, rollout.Completed, sum.Outcome)
+	require.InDelta(t, 0.5, *sum.Reward, 0)
+	require.Equal(t, 1, holds, "the second one was scored in time")
+	require.Equal(t, 2, w.collected[len(w.collected)-1].Attempt)
+}
+
 func TestAbortWhileScoring(t *testing.T) {
 	t.Parallel()
 	w, s := scored(t)

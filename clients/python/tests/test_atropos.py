@@ -115,6 +115,7 @@ def fixed_group(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("rolloutd.atropos.managers.new_id", lambda: "g")
     monkeypatch.setattr("rolloutd.atropos.managers.POLL_S", 0.01)
     monkeypatch.setattr("rolloutd.atropos.scores.POLL_S", 0.01)
+    monkeypatch.setattr("rolloutd.atropos.scores.LOST_S", 0.05)
 
 
 def collect(env: AgentEnv[Any]) -> ScoredDataGroup | None:
@@ -376,6 +377,34 @@ def test_a_failure_of_the_infrastructure_scores_no_work(server: Server, caplog: 
     assert env.counts.incomplete == 1
     assert "score of rollout r0: ServerError: the sandbox is gone" in caplog.text
     assert not server.requests("POST /rollouts/r0/score") and server.requests("POST /groups/g/abort")
+
+
+class RaisesItsOwn(Env):
+    async def verify_and_score_trajectory(self, item: Any, final_response: str, **more: Any) -> float:
+        try:
+            return float((await more["exec_tool"](ToolCall("terminal", {"command": "pytest"}, uniq_id="u1"))).success)
+        except Exception as err:
+            raise ValueError("no result") from err
+
+
+@pytest.mark.parametrize("cls", [CatchesAll, RaisesItsOwn])
+def test_the_hook_of_a_lost_sandbox_waits_for_the_next_attempt(server: Server, monkeypatch: pytest.MonkeyPatch, cls: type[Env]) -> None:
+    monkeypatch.setattr("rolloutd.atropos.scores.LOST_S", 600.0)
+    group(server, ("completed", "out"))
+    looks: list[int] = []
+
+    def state(s: Server) -> dict[str, Any]:
+        """The server sees the loss some time after the hook."""
+        looks.extend([1] * bool(s.requests("POST /executor/execute")))
+        return {"rollout_id": "r0", "phase": "awaiting_score", "attempt": 1 if len(looks) < 4 else 2}
+
+    server.on("GET /rollouts/r0", Answer(200, state))
+    lost = {"success": False, "output": "", "error": "the sandbox is gone", "metadata": {"fault": "SandboxLost"}, "uniq_id": "u1"}
+    server.on("POST /executor/execute", Answer(200, lost), Answer(200, {"success": True, "output": "1 passed"}))
+    got = collect(make(server, cls, group_size=1))
+    assert got is not None
+    assert got["scores"] == [1.0]
+    assert not server.requests("POST /groups/g/abort")
 
 
 def test_a_call_that_a_server_cut_off_is_repeated(server: Server) -> None:

@@ -188,7 +188,11 @@ async def score(env: AgentEnv[Any], work: Work, rollout_id: str) -> tuple[float,
     more = {name: value for name, value in more.items() if takes_all or name in known}
 
     trajectory_id, tools = work.setup_id or rollout_id, Tools(env.client, rollout_id)
-    scored = await call(hook, work.item, result.final_response, trajectory_id=trajectory_id, exec_tool=tools, **more)
+    try:
+        scored = await call(hook, work.item, result.final_response, trajectory_id=trajectory_id, exec_tool=tools, **more)
+    except Exception:
+        tools.check()  # the failure of a call counts, whatever the hook has made of it
+        raise
     tools.check()
     value, metadata = scored if isinstance(scored, tuple) else (scored, {})
     return number(value), as_json(metadata or {})

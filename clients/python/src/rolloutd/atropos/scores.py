@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from typing import TYPE_CHECKING, Any
 
-from ..errors import ConflictError, NotFoundError
+from ..errors import ConflictError, NotFoundError, RolloutdError
 from ..types import Group
 from .journal import Work
 
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 log = logging.getLogger("rolloutd.atropos")
 
 POLL_S = 1.0
+
+# Seconds within which the server ends an attempt whose sandbox is lost: it looks at one that waits for a score every ten seconds.
+LOST_S = 60.0
 
 
 class Scores:
@@ -71,7 +75,8 @@ class Scores:
         try:
             score, metadata = await self._env.score(self._work, rollout_id)
         except Exception as err:  # an exception of a hook affects only its own group
-            if not await self._awaits(rollout_id, attempt):
+            lost = isinstance(err, RolloutdError) and err.kind == "SandboxLost"
+            if not await self._awaits(rollout_id, attempt, within=LOST_S if lost else 0.0):
                 return
             why = f"score of rollout {rollout_id}: {type(err).__name__}: {err}"
             log.error("group %s: %s", self._group_id, why)
@@ -87,10 +92,15 @@ class Scores:
         except ConflictError as err:
             log.warning("rollout %s takes no score: %s", rollout_id, err)  # it ended meanwhile, or begins another attempt
 
-    async def _awaits(self, rollout_id: str, attempt: int) -> bool:
-        """Whether the attempt still awaits its score. If its sandbox was lost, another attempt follows, for which the hook is called again."""
+    async def _awaits(self, rollout_id: str, attempt: int, within: float = 0.0) -> bool:
+        """Whether the attempt still awaits its score after so many seconds. If its sandbox was lost, another attempt follows, for which the
+        hook is called again."""
+        end = time.monotonic() + within
         state = await self._env.client.rollouts.get(rollout_id)
-        if state.attempt == attempt and state.phase == "awaiting_score":
-            return True
+        while state.attempt == attempt and state.phase == "awaiting_score":
+            if time.monotonic() >= end:
+                return True
+            await asyncio.sleep(POLL_S)
+            state = await self._env.client.rollouts.get(rollout_id)
         log.warning("rollout %s: attempt %d takes no score: attempt %d is in phase %s", rollout_id, attempt, state.attempt, state.phase)
         return False
