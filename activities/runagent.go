@@ -207,7 +207,7 @@ func (a *Activities) bindTools(ctx context.Context, w *agentWork) error {
 		return err
 	}
 
-	w.job.Env.Tools, err = selected.Bind(ctx, a.toolEnv(w.in.Target, w.sb))
+	w.job.Env.Tools, err = selected.Bind(ctx, a.toolEnv(w.in, w.sb))
 
 	return err
 }
@@ -266,8 +266,12 @@ func (a *Activities) openBeforeLaunch(ctx context.Context, sb *sandbox.Sandbox, 
 }
 
 // toolEnv is the environment of the rollout's tools.
-func (a *Activities) toolEnv(t Target, sb *sandbox.Sandbox) tool.Env {
-	return tool.Env{Sandbox: sb, Record: a.o.Store.ToolRecord(t.RolloutID, t.Attempt)}
+func (a *Activities) toolEnv(in *AgentInput, sb *sandbox.Sandbox) tool.Env {
+	return tool.Env{
+		Sandbox:   sb,
+		Networked: len(in.Network.ForAgent()) > 0,
+		Record:    a.o.Store.ToolRecord(in.RolloutID, in.Attempt),
+	}
 }
 
 // openEpisode lets the tool service accept calls in the sandbox until closeIt is called.
@@ -284,7 +288,7 @@ func (a *Activities) openEpisode(
 		return nil, nil, err
 	}
 
-	tools := selected.BindLater(ctx, a.toolEnv(in.Target, sb))
+	tools := selected.BindLater(ctx, a.toolEnv(in, sb))
 	o := toolservice.Options{ID: sb.ID(), Scoring: scoring, Tools: tools, Files: sb, MaxSteps: config.MaxSteps}
 	// a grader's calls are not the policy's steps
 	if !scoring {

@@ -52,6 +52,8 @@ type Set interface {
 // Env is the environment of the tools of a Set.
 type Env struct {
 	Sandbox *sandbox.Sandbox
+	// Networked: the tools' processes reach hosts that the task allows.
+	Networked bool
 	// Record stores the answers of servers outside the sandbox; nil: none is stored.
 	Record Record
 	// CallScope is the scope in which ids of calls are unique; "": the sandbox.

@@ -133,6 +133,7 @@ func TestNetworkOfAClientThatGrades(t *testing.T) {
 	for host, want := range map[string]string{a: "403 Forbidden", b: "200 OK"} {
 		got := send[executed](t, srv.url+"/executor/execute", 200, toolRequest(id, host, "bash fetch.sh "+host))
 		require.Contains(t, got.Output, want, got.Error)
+		require.Equal(t, false, got.Metadata["network_isolated"])
 	}
 
 	send[args](t, srv.url+"/rollouts/"+id+"/score", 200, args{"score": 1})

@@ -75,12 +75,12 @@ func (t command) Call(ctx context.Context, env tool.Env, c tool.Call) (tool.Resu
 		return tool.Failed(message), err
 	}
 
-	return commandResult(r, atMost), nil
+	return commandResult(env, r, atMost), nil
 }
 
 // commandResult returns the result of a finished command.
-func commandResult(r wire.ExecResult, atMost time.Duration) tool.Result {
-	f := facts{ExitCode: r.ExitCode, Sandboxed: true, NetworkIsolated: true}
+func commandResult(env tool.Env, r wire.ExecResult, atMost time.Duration) tool.Result {
+	f := factsOf(env, r.ExitCode)
 
 	result := tool.Result{Content: both(r.Stdout, r.Stderr)}
 	switch {

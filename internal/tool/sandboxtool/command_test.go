@@ -42,6 +42,13 @@ func TestCommands(t *testing.T) {
 
 	b.bash("echo kept > f; cd /; export X=1")
 	require.Equal(t, "kept\n", b.call("bash", map[string]any{"command": "cat f; echo $X"}).Content+"\n")
+
+	b.bind(tool.Env{Sandbox: b.sb, Networked: true})
+
+	for _, name := range []string{"bash", "terminal", "terminal_stateful"} {
+		data := b.call(name, map[string]any{"command": "true"}).Data
+		require.Contains(t, string(data), `"network_isolated":false`, name)
+	}
 }
 
 // The output before a timeout is kept, and the processes that the command started are killed.

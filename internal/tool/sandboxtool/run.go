@@ -84,6 +84,10 @@ type facts struct {
 	NetworkIsolated bool `json:"network_isolated"`
 }
 
+func factsOf(env tool.Env, exitCode int) facts {
+	return facts{ExitCode: exitCode, Sandboxed: true, NetworkIsolated: !env.Networked}
+}
+
 func data(v any) json.RawMessage {
 	text, err := json.Marshal(v)
 	if err != nil {

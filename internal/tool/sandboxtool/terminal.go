@@ -74,14 +74,15 @@ func (stateful) Call(ctx context.Context, env tool.Env, c tool.Call) (tool.Resul
 		return tool.Failed(message), err
 	}
 
-	return stateOf(answer, atMost), nil
+	return stateOf(env, answer, atMost), nil
 }
 
-func stateOf(answer wire.PTYAnswer, atMost time.Duration) tool.Result {
+func stateOf(env tool.Env, answer wire.PTYAnswer, atMost time.Duration) tool.Result {
 	f := struct {
 		facts
 		Stateful bool `json:"stateful"`
-	}{facts{ExitCode: answer.ExitCode, Timeout: answer.TimedOut, Sandboxed: true, NetworkIsolated: true}, true}
+	}{factsOf(env, answer.ExitCode), true}
+	f.Timeout = answer.TimedOut
 
 	r := tool.Result{Content: plainOutput(answer.Output), Data: data(f)}
 	switch {
