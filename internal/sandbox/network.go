@@ -13,7 +13,7 @@ import (
 // ServeNetwork serves connections of the sandbox's processes to wire.NetworkAddr with serve, until ctx ends
 // (nil) or the channel breaks (an error; a newer ServeNetwork of the same sandbox breaks an older one). It
 // calls open when the channel is open. It returns when every serve has returned: their contexts end with
-// the channel.
+// the channel. A process that listens there itself is a fault.Conflict.
 func (b *Backend) ServeNetwork(
 	ctx context.Context,
 	id string,

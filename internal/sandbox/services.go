@@ -33,7 +33,7 @@ func (s *Sandbox) Connect(ctx context.Context, port int) (net.Conn, error) {
 }
 
 // ServePort is ServeNetwork for connections of the sandbox's processes to a TCP port on 127.0.0.1, on which sandboxd
-// listens from then on. A port on which another process listens is a fault.Unavailable.
+// listens from then on. A port on which another process listens is a fault.Conflict.
 func (s *Sandbox) ServePort(
 	ctx context.Context,
 	port int,

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"golang.org/x/net/netutil"
+	"golang.org/x/sys/unix"
 
 	"github.com/rolloutd/rolloutd/internal/clock"
 	"github.com/rolloutd/rolloutd/internal/fault"
@@ -53,7 +54,13 @@ func newForwarder(address string, log *slog.Logger) *forwarder {
 // Upgrade turns the connection of a request into the network channel, and begins to listen.
 func (f *forwarder) Upgrade(w http.ResponseWriter, r *http.Request) {
 	if err := f.listen(); err != nil {
-		reply.Error(w, fault.Wrap(fault.Unavailable, err, "listen for connections of processes"))
+		kind := fault.Unavailable
+		if errors.Is(err, unix.EADDRINUSE) {
+			kind = fault.Conflict
+		}
+
+		reply.Error(w, fault.Wrap(kind, err, "listen for connections of processes"))
+
 		return
 	}
 

@@ -64,7 +64,8 @@ func Env(services string) map[string]string {
 }
 
 // Serve opens the network of a sandbox to the allowed hosts until stop is called, which ends all
-// connections. It returns when the network is open. It is opened again when the channel breaks.
+// connections. It returns when the network is open. It is opened again when the channel breaks. A sandbox in which a
+// process of the task listens in place of the proxy is a fault.SetupFailed.
 func (s *Service) Serve(ctx context.Context, c Channel, id, phase string, allow []string) (stop func(), err error) {
 	list, err := egress.ParseAllow(allow)
 	if err != nil {
@@ -117,8 +118,12 @@ func (s *Service) serveSandbox(ctx context.Context, c Channel, id string, open f
 			return fault.Wrap(fault.Unavailable, context.Cause(ctx), "open the network of sandbox %q", id)
 		}
 
-		if fault.Is(err, fault.SandboxLost) || fault.Is(err, fault.NotFound) {
+		switch {
+		case fault.Is(err, fault.SandboxLost), fault.Is(err, fault.NotFound):
 			return err
+		case fault.Is(err, fault.Conflict):
+			return fault.Wrap(fault.SetupFailed, err,
+				"a process of the task listens on %s, the address of the proxy", wire.NetworkAddr)
 		}
 
 		s.Logger.DebugContext(ctx, "network channel broke", "sandbox", id, "error", err)

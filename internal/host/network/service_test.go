@@ -146,3 +146,19 @@ func TestServe(t *testing.T) {
 	_, err = s.Serve(t.Context(), b, sb.ID(), network.Agent, []string{"10.0.0.0/8"})
 	require.True(t, fault.Is(err, fault.Invalid), "%v", err)
 }
+
+// taken is the channel of a sandbox in which a process of the task has the address of the proxy.
+type taken struct{}
+
+func (taken) ServeNetwork(context.Context, string, func(), func(context.Context, io.ReadWriteCloser)) error {
+	return fault.New(fault.Conflict, "address already in use")
+}
+
+// A task whose own process has the address of the proxy fails at once, and not when its time is up.
+func TestServeBesideAListener(t *testing.T) {
+	t.Parallel()
+	s := &network.Service{Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler)}
+	_, err := s.Serve(t.Context(), taken{}, "r.1", "setup", []string{"example.com"})
+	require.Equal(t, fault.SetupFailed, fault.KindOf(err), "%v", err)
+	require.ErrorContains(t, err, "127.0.0.1:7001")
+}

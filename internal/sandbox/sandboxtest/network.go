@@ -18,6 +18,7 @@ func networkTests() map[string]func(*testing.T, Harness) {
 		"Connections": networkConnections,
 		"ClosedAgain": networkClosedAgain,
 		"NeverOpened": networkNeverOpened,
+		"Taken":       networkTaken,
 		"Gone":        networkGone,
 	}
 }
@@ -95,6 +96,23 @@ func networkClosedAgain(t *testing.T, h Harness) {
 func networkNeverOpened(t *testing.T, h Harness) {
 	p := h.place(t)
 	require.Contains(t, p.Bash(connect+`connect hello`).Stderr, "refused")
+}
+
+// The network of a sandbox in which a process has its address is not opened.
+func networkTaken(t *testing.T, h Harness) {
+	p := h.place(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	opened, done := make(chan struct{}), make(chan error, 1)
+
+	go func() { done <- p.ServePort(ctx, 7001, func() { close(opened) }, nil) }()
+
+	<-opened
+
+	err := p.Backend.ServeNetwork(t.Context(), p.ID(), func() {}, nil)
+	require.True(t, fault.Is(err, fault.Conflict), "%v", err)
+
+	cancel()
+	require.NoError(t, <-done)
 }
 
 func networkGone(t *testing.T, h Harness) {

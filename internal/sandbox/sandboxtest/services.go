@@ -60,7 +60,7 @@ func serviceNone(t *testing.T, h Harness) {
 	require.True(t, fault.Is(err, fault.Unavailable), "%v", err)
 
 	err = p.ServePort(t.Context(), modelPort, func() {}, nil)
-	require.True(t, fault.Is(err, fault.Unavailable), "its own port: %v", err)
+	require.True(t, fault.Is(err, fault.Conflict), "its own port: %v", err)
 }
 
 // Frozen processes are stopped, also those that have left their session or resume each other, and go on later. No tool
