@@ -28,18 +28,20 @@ func machine() string {
 	return name
 }
 
-// check refuses a loopback address that was announced on another machine.
-func check(h store.HostRecord) error {
-	u, err := url.Parse(h.URL)
+// Reachable refuses an address of a host that was announced on another machine and leads to this one: of loopback, or
+// of every interface (0.0.0.0).
+func Reachable(h store.HostRecord, address string) error {
+	u, err := url.Parse(address)
 	if err != nil {
 		return err
 	}
 
 	ip := net.ParseIP(u.Hostname())
-	if (ip.IsLoopback() || u.Hostname() == "localhost") && h.Machine != machine() {
+	if (ip.IsLoopback() || ip.IsUnspecified() || u.Hostname() == "localhost") && h.Machine != machine() {
 		return fmt.Errorf(
-			"it announces %s, which other machines cannot reach: set worker.listen (ROLLOUTD_WORKER_LISTEN) there",
-			h.URL,
+			"it announces %s, which other machines cannot reach: set worker.listen (ROLLOUTD_WORKER_LISTEN) there to an "+
+				"address of that machine, or worker.advertise or worker.tools_url to its URL",
+			address,
 		)
 	}
 

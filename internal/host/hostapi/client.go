@@ -162,7 +162,7 @@ func (c *Client) get(ctx context.Context, host string, t rollout.Target, what st
 
 // call sends a request without a body to a host, and returns an answer with status 200.
 func (c *Client) call(ctx context.Context, at store.HostRecord, method, path string) (*http.Response, error) {
-	if err := check(at); err != nil {
+	if err := Reachable(at, at.URL); err != nil {
 		return nil, fault.Wrap(fault.Unavailable, err, "address of host %q", at.ID)
 	}
 

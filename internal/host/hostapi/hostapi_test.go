@@ -131,7 +131,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// A host on another machine that listens on loopback cannot be reached. The error names the setting to change.
+// A host on another machine that announces loopback, or every interface, cannot be reached by that: the address leads
+// to this machine. The error names the setting to change.
 func TestLoopbackOfAnotherMachine(t *testing.T) {
 	t.Parallel()
 	st, err := store.Open(t.Context(), t.TempDir())
@@ -139,10 +140,13 @@ func TestLoopbackOfAnotherMachine(t *testing.T) {
 
 	defer st.Close()
 
-	require.NoError(
-		t,
-		st.PutJSON(t.Context(), "hosts/h.json", map[string]string{"url": "http://127.0.0.1:1", "machine": "elsewhere"}),
-	)
-	_, err = hostapi.NewClient(st, key(t)).Transcript(t.Context(), "h", rollout.Target{RolloutID: "r", Attempt: 1})
-	require.ErrorContains(t, err, "worker.listen")
+	for _, url := range []string{"http://127.0.0.1:1", "http://localhost:1", "http://0.0.0.0:1", "http://[::]:1"} {
+		require.NoError(
+			t,
+			st.PutJSON(t.Context(), "hosts/h.json", map[string]string{"url": url, "machine": "elsewhere"}),
+		)
+
+		_, err = hostapi.NewClient(st, key(t)).Transcript(t.Context(), "h", rollout.Target{RolloutID: "r", Attempt: 1})
+		require.ErrorContains(t, err, "worker.listen", url)
+	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/clock"
 	"github.com/rolloutd/rolloutd/internal/episode"
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/host/hostapi"
 	"github.com/rolloutd/rolloutd/internal/network/lostconn"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
@@ -192,6 +193,10 @@ func (e *Episodes) cachedPlace(id string) (servicePlace, bool) {
 // remember caches the place of a rollout's sandbox.
 func (e *Episodes) remember(ctx context.Context, id string, made rollout.Created) (servicePlace, error) {
 	h, err := e.client.store.Host(ctx, made.Host)
+	if err == nil {
+		err = hostapi.Reachable(h, h.ToolsURL)
+	}
+
 	if err != nil {
 		return servicePlace{}, fault.Wrap(fault.Unavailable, err, "host %s of rollout %q", made.Host, id)
 	}

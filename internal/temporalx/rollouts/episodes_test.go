@@ -15,6 +15,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/episode"
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/host/hostapi"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/store"
 	"github.com/rolloutd/rolloutd/internal/temporalx/rollouts"
@@ -35,7 +36,7 @@ func toolService(t *testing.T, st *store.Store, host, sandbox string) {
 		_ = json.NewEncoder(w).Encode(episode.Status{Steps: 3})
 	}))
 	t.Cleanup(srv.Close)
-	require.NoError(t, st.PutHost(t.Context(), store.HostRecord{ID: host, ToolsURL: srv.URL}))
+	require.NoError(t, hostapi.Announce(t.Context(), st, store.HostRecord{ID: host, ToolsURL: srv.URL}))
 }
 
 // created returns the events of CreateSandbox, starting at id.
@@ -134,7 +135,7 @@ func TestEpisodeWhoseToolServerFails(t *testing.T) {
 		_ = json.NewEncoder(w).Encode(episode.Failure{Kind: kind, Message: `tool server "docs": status 502`})
 	}))
 	t.Cleanup(srv.Close)
-	require.NoError(t, st.PutHost(t.Context(), store.HostRecord{ID: "h", ToolsURL: srv.URL}))
+	require.NoError(t, hostapi.Announce(t.Context(), st, store.HostRecord{ID: "h", ToolsURL: srv.URL}))
 	f.setState("r", rollout.State{Phase: rollout.PhaseAgent, Attempt: 1, Host: "h", SandboxID: "r.1"})
 
 	bounded, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -165,4 +166,20 @@ func TestEpisodeThatNeverBegins(t *testing.T) {
 
 	_, err = episodes.Ready(t.Context(), "r")
 	require.Equal(t, fault.Conflict, fault.KindOf(err), "%v", err)
+}
+
+// A call does not go to this machine in place of another one that announces an address of loopback.
+func TestEpisodeOfAHostThatNobodyReaches(t *testing.T) {
+	t.Parallel()
+	client, f, st := newClient(t)
+	_, err := client.Start(t.Context(), spec("r"))
+	require.NoError(t, err)
+	require.NoError(t, st.PutHost(t.Context(), store.HostRecord{
+		ID: "h", Machine: "elsewhere", URL: "http://elsewhere", ToolsURL: "http://0.0.0.0:1",
+	}))
+	f.setState("r", rollout.State{Phase: rollout.PhaseAgent, Attempt: 1, Host: "h", SandboxID: "r.1"})
+
+	_, err = rollouts.NewEpisodes(client, "secret").Status(t.Context(), "r")
+	require.Equal(t, fault.Unavailable, fault.KindOf(err), "%v", err)
+	require.ErrorContains(t, err, "worker.tools_url")
 }
