@@ -21,17 +21,17 @@ MASKS = [[1] * 10 + [0] * 20 + [1] * 10, [1] * 10 + [0] * 14 + [1] * 12]
 
 
 def group(server: Server) -> None:
-    members, lines = [], []
+    members = []
     for i, mask in enumerate(MASKS):
         members.append({"index": i, "rollout_id": f"r{i}", "outcome": "completed", "reward": float(i)})
         ids = [5] * 50 + [600 + (i * t) % 7 + t for t in range(len(mask))]
         line = {"rollout_id": f"r{i}", "reward": float(i), "token_ids": ids, "loss_mask": [0] * 50 + mask, "trained": sum(mask)}
         spans = [{"turn": 1, "start": 50, "stop": 60, "train": True}, {"turn": 2, "start": 50 + mask.index(1, 10), "stop": 50 + len(mask), "train": True}]
-        lines.append(json.dumps({**line, "logprobs": [0] * 50 + [-float(bit) for bit in mask], "spans": spans}))
+        text = json.dumps({**line, "logprobs": [0] * 50 + [-float(bit) for bit in mask], "spans": spans})
+        server.on(f"GET /rollouts/r{i}/trajectory", Answer(200, text.encode()))
     state = {"group_id": "g", "size": 2, "members": members}
     server.on("POST /groups", Answer(202, state))
     server.on("GET /groups/g", Answer(200, {**state, "outcome": "complete"}))
-    server.on("GET /groups/g/trajectory", Answer(200, "\n".join(lines).encode()))
 
 
 def tiny() -> tuple[Any, Any]:

@@ -45,12 +45,12 @@ def test_a_task_chooses_which_sequences_are_trained(server: Server) -> None:
     server.on("GET /rollouts/r/trajectory", Answer(200, json.dumps(LINE).encode()))
     server.on("POST /groups", Answer(202, group("")))
     server.on("GET /groups/g", Answer(200, group("completed", 1.0)))
-    server.on("GET /groups/g/trajectory", Answer(200, b""))
+    server.on("GET /rollouts/g-0/trajectory", Answer(200, b""))
     chosen = {"trajectory": {"subagents": "separate", "summaries": "train"}}
 
     asyncio.run(with_client(server, lambda client: run_rollout(client, {"rollout_id": "r", **chosen})))
     asyncio.run(with_client(server, lambda client: run_group(client, {"group_id": "g", **chosen}, 1)))
-    for path in ("/rollouts/r", "/groups/g"):
+    for path in ("/rollouts/r", "/rollouts/g-0"):
         [request] = server.requests(f"GET {path}/trajectory")
         assert "subagents=separate" in request.path and "summaries=train" in request.path
     for path in ("/rollouts", "/groups"):

@@ -33,9 +33,10 @@ def group(server: Server, lines: list[bytes], *members: float | None) -> None:
     state = {"group_id": "g", "size": len(members), "outcome": "complete"}
     state["members"] = [{"index": i, "rollout_id": f"r{i}", "outcome": "completed", "reward": r} for i, r in enumerate(members)]
     server.on("POST /groups", Answer(202, state | {"group_id": "g", "outcome": ""}))
-    for seen in ("g",):
-        server.on(f"GET /groups/{seen}", Answer(200, state))
-        server.on(f"GET /groups/{seen}/trajectory", Answer(200, b"".join(lines)))
+    server.on("GET /groups/g", Answer(200, state))
+    for i in range(len(members)):
+        own = [text for text in lines if json.loads(text)["rollout_id"] == f"r{i}"]
+        server.on(f"GET /rollouts/r{i}/trajectory", Answer(200, b"".join(own)))
 
 
 def test_a_batch_has_a_row_for_each_prompt(server: Server) -> None:
@@ -217,7 +218,7 @@ def test_a_group_that_is_late_costs_only_its_own_rows(server: Server, monkeypatc
     server.on("POST /groups", Answer(202, running))
     server.on("GET /groups/g", Answer(200, state))
     server.on("POST /groups/g/abort", Answer(200, {"aborted": True}))
-    server.on("GET /groups/g/trajectory", Answer(200, line("r0", [1, 2], [0, 1])))
+    server.on("GET /rollouts/r0/trajectory", Answer(200, line("r0", [1, 2], [0, 1])))
     with Client(server.url) as client:
         batch = RolloutFunc(client, {}, timeout_s=0.05)(["p", "p"])
     assert (batch["rewards"], batch["rollout_ids"]) == ([1.0, None], ["r0", "r1"])

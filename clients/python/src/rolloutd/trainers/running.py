@@ -84,9 +84,12 @@ async def run_group(client: AsyncClient, task: Mapping[str, Any], size: int, *, 
         await _aborted(client.groups.abort, id)
         raise
 
-    if all(member.reward is None for member in group.members):
-        return GroupRun(records_of(group, ()), group.replaced)
-    return GroupRun(records_of(group, await _with_files(client, await client.groups.trajectory(id, **selection), images)), group.replaced)
+    # One member after the other: all their sequences may be more than one answer of the server has.
+    found: list[Sequence] = []
+    for member in group.members:
+        if member.reward is not None:
+            found += await _with_files(client, await client.rollouts.trajectory(member.rollout_id, **selection), images)
+    return GroupRun(records_of(group, found), group.replaced)
 
 
 def _split(task: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:

@@ -169,9 +169,9 @@ class RolloutFunc:
         except InvalidError as err:
             log.warning("the rows of a prompt are masked: %s", err)
             return [Record(f"{id}-{i}", id, "", f"InvalidError: {err}", None, ()) for i in range(size)]
-        if not group.done or not any(member.reward is not None for member in group.members):
-            return records_of(group, ())
-        return records_of(group, self.client.groups.trajectory(group.group_id))
+        rewarded = [member.rollout_id for member in group.members if member.reward is not None] if group.done else []
+        # One after the other: all their sequences may be more than one answer of the server has.
+        return records_of(group, [sequence for id in rewarded for sequence in self.client.rollouts.trajectory(id)])
 
     def _count(self, records: list[Record]) -> None:
         sequences = [len(trained(record)) for record in records]
