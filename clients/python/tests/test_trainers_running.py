@@ -10,7 +10,7 @@ import pytest
 from conftest import Answer, Server
 
 from rolloutd import AsyncClient, InvalidError
-from rolloutd.trainers.running import pinned, run_group, run_rollout, sampling_of
+from rolloutd.trainers.running import arguments_of, pinned, run_group, run_rollout, sampling_of
 
 LINE = {"rollout_id": "r", "reward": 1, "token_ids": [1, 2], "loss_mask": [0, 1], "logprobs": [0, -1], "spans": [{"turn": 1, "start": 1, "stop": 2, "train": True}]}
 
@@ -91,6 +91,20 @@ def test_a_group_whose_caller_is_cancelled_is_aborted(server: Server) -> None:
 
     asyncio.run(with_client(server, cancelled))
     assert len(server.requests("POST /groups/g/abort")) == 1
+
+
+def test_a_field_that_a_row_lacks_overrides_nothing() -> None:
+    task = {"agent": "react", "endpoint": "vllm", "upload_files": {"a": "of the task"}}
+    # The rows of a column of Arrow: each has the fields of both.
+    rows: list[dict[str, Any] | None] = [
+        {"agent": None, "base_url": None, "upload_files": {"x": "1", "y": None}, "steps": [{"name": "s", "setup": None}]},
+        {"agent": "opencode", "upload_files": None, "limits": {"turns": None, "attempts": 1}},
+    ]
+    assert [arguments_of(task, row) for row in [*rows, None]] == [
+        {**task, "upload_files": {"x": "1"}, "steps": [{"name": "s"}]},
+        {**task, "agent": "opencode", "limits": {"attempts": 1}},
+        task,
+    ]
 
 
 def test_sampling_parameters_of_a_trainer() -> None:

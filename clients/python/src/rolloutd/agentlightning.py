@@ -24,7 +24,7 @@ from .aio import AsyncClient
 from .errors import InvalidError, UnscoredError
 from .trainers import untrained
 from .trainers.agentlightning import events
-from .trainers.running import pinned, run_rollout
+from .trainers.running import arguments_of, pinned, run_rollout
 from .trl.rollouts import instruction_of
 
 # Seconds for an answer of the trainer's server.
@@ -58,7 +58,7 @@ class RolloutdAgent:
         row = _object(self._environment, "ROLLOUTD_ROW")
         proxy = self._environment.get("AGL_OPENAI_BASE_URL", "")
         purpose = "eval" if "/mode/val/" in proxy else "train"
-        arguments = {"purpose": purpose, **_object(self._environment, "ROLLOUTD_TASK"), **(row.get("rolloutd") or {})}
+        arguments = arguments_of({"purpose": purpose, **_object(self._environment, "ROLLOUTD_TASK")}, row.get("rolloutd"))
         if "instruction" not in arguments:
             arguments["instruction"] = row.get("instruction") or instruction_of(row.get("prompt") or "")
         if (match := re.search("/rollouts/([^/]+)/attempt/", event_url)) is not None:

@@ -16,7 +16,7 @@ from .aio import AsyncClient
 from .errors import RolloutdError
 from .trainers import Limits, Losses, fit, untrained
 from .trainers.areal import Row, rows
-from .trainers.running import run_rollout
+from .trainers.running import arguments_of, run_rollout
 from .trl.rollouts import instruction_of
 
 log = logging.getLogger("rolloutd.areal")
@@ -62,7 +62,7 @@ class RolloutdWorkflow(RolloutWorkflow):
         return tensors(made)
 
     def _arguments(self, data: Mapping[str, Any]) -> dict[str, Any]:
-        arguments = {"purpose": "train", **self._task, **(data.get("rolloutd") or {})}
+        arguments = arguments_of({"purpose": "train", **self._task}, data.get("rolloutd"))
         if "instruction" not in arguments:
             arguments["instruction"] = instruction_of(data.get("messages") or data.get("prompt") or "")
         return arguments

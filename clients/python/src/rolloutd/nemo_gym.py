@@ -22,7 +22,7 @@ from .aio import AsyncClient
 from .errors import RolloutdError
 from .trainers import Limits, fit, trained
 from .trainers.nemo_gym import failure_response, masked_response, verify_response
-from .trainers.running import pinned, run_rollout
+from .trainers.running import arguments_of, pinned, run_rollout
 from .trl.rollouts import instruction_of
 
 
@@ -81,7 +81,7 @@ class RolloutdAgent(SimpleResponsesAPIAgent):
 
     def _arguments(self, row: dict[str, Any]) -> dict[str, Any]:
         params = row["responses_create_params"]
-        arguments = {"purpose": "train", **self.config.task, **row.get("rolloutd", {})}
+        arguments = arguments_of({"purpose": "train", **self.config.task}, row.get("rolloutd"))
         if "instruction" not in arguments:
             arguments["instruction"] = instruction_of(params["input"])
         arguments = pinned(arguments, params)

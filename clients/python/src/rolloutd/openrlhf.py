@@ -21,7 +21,7 @@ from .aio import AsyncClient
 from .engine import Call, Engine, Reply
 from .trainers import Limits, fit
 from .trainers.openrlhf import execution
-from .trainers.running import pinned, run_rollout
+from .trainers.running import arguments_of, pinned, run_rollout
 
 
 class RolloutdExecutor(AgentExecutorBase):
@@ -44,7 +44,7 @@ class RolloutdExecutor(AgentExecutorBase):
     async def execute(
         self, prompt: Any, label: Any, sampling_params: Any, max_length: int, hf_tokenizer: Any, llm_engine: Any, images: Any = None
     ) -> dict[str, Any]:
-        arguments = {"instruction": prompt, "purpose": "train", **self.task, **_own(label)}
+        arguments = arguments_of({"instruction": prompt, "purpose": "train", **self.task}, _own(label))
         if not arguments.keys() & {"endpoint", "base_url", "model_key"}:
             if self._engine is None:
                 self._engine = Engine(_generate(llm_engine, sampling_params), hf_tokenizer, max_length=max_length, host=self.host)

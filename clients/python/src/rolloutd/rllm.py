@@ -17,7 +17,7 @@ from .aio import AsyncClient
 from .errors import UnscoredError
 from .trainers import Record, named_rewards
 from .trainers.rllm import steps
-from .trainers.running import pinned, run_rollout
+from .trainers.running import arguments_of, pinned, run_rollout
 from .trl.rollouts import instruction_of
 
 
@@ -38,7 +38,7 @@ class RolloutdFlow:
         self._task, self._server, self._token = dict(task or {}), server, token
 
     async def arun(self, task: Task, config: AgentConfig) -> Episode:
-        arguments = {"instruction": instruction_of(task.instruction), **self._task, **(task.metadata.get("rolloutd") or {})}
+        arguments = arguments_of({"instruction": instruction_of(task.instruction), **self._task}, task.metadata.get("rolloutd"))
         own = bool(arguments.keys() & {"endpoint", "base_url", "model_key"})
         arguments.setdefault("purpose", "train" if own and not config.is_validation else "eval")
         if not own:

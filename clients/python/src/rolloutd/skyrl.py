@@ -13,7 +13,7 @@ from .aio import AsyncClient
 from .errors import RolloutdError
 from .trainers import Limits, Losses, Record, batch_health, fit
 from .trainers.experts import Shape, routed
-from .trainers.running import GroupRun, pinned, run_group
+from .trainers.running import GroupRun, arguments_of, pinned, run_group
 from .trainers.skyrl import linear, stepwise
 from .trl.rollouts import instruction_of
 
@@ -79,9 +79,9 @@ class RolloutdGenerator(GeneratorInterface):
 
     def _arguments(self, batch: GeneratorInput, index: int) -> dict[str, Any]:
         extras = (batch.get("env_extras") or [])[index : index + 1]
-        own = extras[0].get("rolloutd") or {} if extras else {}
         purpose = _purpose(batch)
-        arguments = {"instruction": instruction_of(batch["prompts"][index]), "purpose": purpose, **self._task, **own}
+        shared = {"instruction": instruction_of(batch["prompts"][index]), "purpose": purpose, **self._task}
+        arguments = arguments_of(shared, extras[0].get("rolloutd") if extras else None)
         if self._engine is not None and not arguments.keys() & {"endpoint", "base_url", "model_key"}:
             arguments |= {"base_url": self._engine.get_endpoint_url() + "/v1", "model": self._engine.model_name}
         if self._replay is not None and purpose == "train":

@@ -28,7 +28,7 @@ from .errors import InvalidError, RolloutdError, UnscoredError
 from .trainers import Limits, Losses, Record, batch_health, fit, trained, untrained
 from .trainers.experts import Shape, routed
 from .trainers.masks import masked
-from .trainers.running import pinned, run_group, run_rollout
+from .trainers.running import arguments_of, pinned, run_group, run_rollout
 from .trainers.slime import Sample as Fields
 from .trainers.slime import samples, samples_of
 from .trl.rollouts import instruction_of
@@ -224,8 +224,8 @@ def _check(args: Any, sample: Any) -> None:
 
 
 def _arguments(args: Any, sample: Any, sampling_params: Mapping[str, Any], evaluation: bool) -> dict[str, Any]:
-    own = (sample.metadata or {}).get("rolloutd") or {}
-    arguments = {"purpose": "eval" if evaluation else "train", **(getattr(args, "rolloutd_task", None) or {}), **own}
+    shared = {"purpose": "eval" if evaluation else "train", **(getattr(args, "rolloutd_task", None) or {})}
+    arguments = arguments_of(shared, (sample.metadata or {}).get("rolloutd"))
     if "instruction" not in arguments:
         arguments["instruction"] = instruction_of(sample.prompt)
     if not arguments.keys() & {"endpoint", "base_url", "model_key"}:

@@ -24,7 +24,7 @@ from verifiers.v1.configs.client import resolve_api_key
 
 from .aio import AsyncClient
 from .errors import InvalidError, RolloutdError
-from .trainers.running import pinned, run_rollout
+from .trainers.running import arguments_of, pinned, run_rollout
 from .trainers.verifiers import trace as fields_of
 from .trl.rollouts import instruction_of
 
@@ -90,7 +90,7 @@ class RolloutdEnv(vf.Env[RolloutdEnvConfig]):
                 setattr(trace, name, getattr(made, name))
 
     def _arguments(self, task: vf.Task, agent: vf.AgentConfig) -> dict[str, Any]:
-        arguments = {**self.config.rollout, **(getattr(task.data, "rolloutd", None) or {})}
+        arguments = arguments_of(self.config.rollout, getattr(task.data, "rolloutd", None))
         if "instruction" not in arguments:
             arguments["instruction"] = _instruction(task.data)
         if task.data.id:

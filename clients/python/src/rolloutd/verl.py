@@ -25,7 +25,7 @@ from .errors import UnscoredError
 from .trainers import Health, Limits, Losses, Record, batch_health, fit, longest, trained, untrained
 from .trainers.experts import Shape, routed
 from .trainers.images import pictured
-from .trainers.running import pinned, run_group, run_rollout
+from .trainers.running import arguments_of, pinned, run_group, run_rollout
 from .trainers.verl import outputs
 from .trl.rollouts import instruction_of
 
@@ -119,8 +119,8 @@ class RolloutdAgentLoop(AgentLoopBase):
         return [AgentLoopOutput(**_with_steps(output, row)) for output in made]
 
     def _arguments(self, sampling_params: Mapping[str, Any], row: Mapping[str, Any], purpose: str = "train") -> dict[str, Any]:
-        own = (row.get("extra_info") or {}).get("rolloutd") or {}
-        arguments = {"instruction": instruction_of(row["raw_prompt"]), "purpose": purpose, **self._task, **own}
+        own = (row.get("extra_info") or {}).get("rolloutd")
+        arguments = arguments_of({"instruction": instruction_of(row["raw_prompt"]), "purpose": purpose, **self._task}, own)
         if row.get("uid") is not None:
             arguments.setdefault("group_id", str(row["uid"]))
         if not arguments.keys() & {"endpoint", "base_url", "model_key"}:

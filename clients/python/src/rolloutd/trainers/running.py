@@ -31,6 +31,20 @@ def sampling_of(params: Mapping[str, Any]) -> dict[str, Any]:
     return {name: params[name] for name in names if params.get(name) is not None and (name != "top_k" or params[name] > 0)}
 
 
+def arguments_of(task: Mapping[str, Any], row: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The arguments of a rollout: those of the task, which those of a row of the data set override.
+
+    A column of Arrow has the fields of all its rows, and None where a row has none. Such a field is no argument.
+    """
+    return {**task, **_given(row or {})}
+
+
+def _given(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _given(inner) for name, inner in value.items() if inner is not None}
+    return [_given(inner) for inner in value] if isinstance(value, (list, tuple)) else value
+
+
 def pinned(arguments: Mapping[str, Any], params: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of a rollout with the sampling parameters of a trainer, which those of the arguments override, at top level and in the object.
 
