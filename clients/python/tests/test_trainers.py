@@ -37,7 +37,7 @@ from rolloutd.trainers.slime import samples
 from rolloutd.trainers.tinker import transitions
 from rolloutd.trainers.trl import batch
 from rolloutd.trainers.verifiers import trace
-from rolloutd.trainers.verl import Output, outputs
+from rolloutd.trainers.verl import Output, evaluated, outputs, version_of
 
 REWARDED = st.integers(0, 2**32).map(lambda seed: random_record(random.Random(seed), turn_rewards=True))
 RECORDS = st.integers(0, 2**32).map(lambda seed: random_record(random.Random(seed)))
@@ -236,6 +236,41 @@ def test_skyrl_has_rewards_of_turns_beside_those_of_rollouts(records: list[Recor
             kept = [longest(trained(record))] if one else trained(record)
             turned = sum(turn.reward for s in kept if s is not None for turn in turns(s))
             assert sum(map(sum, own)) == pytest.approx(whole + turned)
+
+
+def test_an_evaluation_of_verl_has_a_reward_and_nothing_to_train_on() -> None:
+    spans = [{"turn": 1, "start": 2, "stop": 4}, {"turn": 2, "start": 5, "stop": 6}]
+    whole = sequence(loss_mask=[0] * 6, spans=spans)
+    others = sequence(token_ids=[7, 8], loss_mask=[0, 0], logprobs=[0, 0], spans=[{"turn": 3, "start": 1, "stop": 2}]), sequence(
+        token_ids=[0] * 7, loss_mask=[0] * 7, logprobs=[0] * 7, spans=[{"turn": 4, "start": 1, "stop": 7, "images": 1}]
+    )
+    seen = record(others[0], whole, others[1], reward=0.5)
+    assert outputs(seen) == []
+
+    for of, limits, prompt, response, turns in [
+        (seen, Limits(), [1, 2], [3, 4, 5, 6], 2),
+        (seen, Limits(prompt=1, response=3), [2], [3, 4, 5], 2),
+        (record(reward=0.5), Limits(), [0], [0], 0),
+    ]:
+        (output,) = evaluated(of, limits)
+        assert (output["prompt_ids"], output["response_ids"], output["num_turns"], output["reward_score"]) == (prompt, response, turns, 0.5)
+        assert (output["response_mask"], output["response_logprobs"]) == ([0] * len(response), [0.0] * len(response))
+        assert output["extra_fields"] == {"reward_extra_info": {}, "rollout_id": "r"}
+    assert evaluated(record(whole, reward=None), Limits()) == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "version"),
+    [
+        ({}, ""),
+        ({"global_steps": 5}, "step-5"),
+        ({"global_steps": 5, "min_global_steps": 5, "max_global_steps": 5}, "step-5"),
+        ({"global_steps": 5, "min_global_steps": 3, "max_global_steps": 5}, "step-3..step-5"),
+        ({"global_steps": None, "min_global_steps": None, "max_global_steps": None}, ""),
+    ],
+)
+def test_a_reply_of_verl_names_the_steps_of_its_weights(fields: dict[str, Any], version: str) -> None:
+    assert version_of(fields) == version
 
 
 def test_rewards_by_name() -> None:

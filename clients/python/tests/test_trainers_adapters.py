@@ -62,9 +62,10 @@ def test_verl_runs_a_rollout_for_each_session() -> None:
         ungraded = await loop_of(module, setup=["false"]).run(dict(sampling), **row)
         cut = await loop_of(module, response_length=3).run(dict(sampling), **row)
         old = await loop_of(module).run(dict(sampling), raw_prompt=PROMPT)
-        return passed, failed, ungraded, cut, old
+        greedy = await loop_of(module).run({**sampling, "temperature": 0}, **row)
+        return passed, failed, ungraded, cut, old, greedy
 
-    passed, failed, ungraded, cut, old = asyncio.run(sessions())
+    passed, failed, ungraded, cut, old, greedy = asyncio.run(sessions())
     for (output,), reward in ((passed, 1.0), (failed, 0.0), (cut, 1.0)):
         fields = output.as_dict()
         assert float(fields["rm_scores"].sum()) == reward
@@ -74,6 +75,8 @@ def test_verl_runs_a_rollout_for_each_session() -> None:
     assert ungraded == [], "a rollout without a reward is left out"
     assert len(cut[0].response_ids) == 3
     assert old.reward_score == 1.0
+    assert greedy[0].reward_score == 1.0
+    assert not any(greedy[0].response_mask), "a greedy sample is evaluated"
 
 
 def test_verl_samples_by_its_own_engines() -> None:
@@ -83,12 +86,17 @@ def test_verl_samples_by_its_own_engines() -> None:
     import rolloutd.verl as module
 
     class Servers:
-        """The trainer's client, in whose place the replies are scripted."""
+        """The trainer's client, in whose place the replies are scripted. The first two are aborted, as vLLM and SGLang say it."""
+
+        aborts = ["aborted", "abort"]
 
         async def generate(self, request_id: str, *, prompt_ids: list[int], sampling_params: dict[str, Any]) -> TokenOutput:
             assert sampling_params["logprobs"] and sampling_params["temperature"] == 1.0
             reply = reply_to(Call(prompt_ids, sampling_params["max_tokens"], 1.0))
-            return TokenOutput(token_ids=reply.token_ids, log_probs=reply.logprobs, stop_reason="completed", extra_fields={"global_steps": 5})
+            if self.aborts:
+                return TokenOutput(token_ids=reply.token_ids[:2], log_probs=reply.logprobs[:2], stop_reason=self.aborts.pop(), extra_fields={"global_steps": 4})
+            steps = {"global_steps": 5, "min_global_steps": 4, "max_global_steps": 5}
+            return TokenOutput(token_ids=reply.token_ids, log_probs=reply.logprobs, stop_reason="completed", extra_fields=steps)
 
     servers = Servers()
     row = {"raw_prompt": [{"role": "user", "content": "Write 3 into n.txt"}], "uid": "u2", "session_id": 0, "global_steps": 7, "extra_info": {}}
@@ -99,7 +107,7 @@ def test_verl_samples_by_its_own_engines() -> None:
 
     for (output,) in asyncio.run(sessions()):
         assert output.reward_score == 1.0
-        assert (output.extra_fields["min_global_steps"], output.extra_fields["max_global_steps"]) == (5, 5)
+        assert (output.extra_fields["min_global_steps"], output.extra_fields["max_global_steps"]) == (4, 5)
         sampled = [id for id, bit in zip(output.response_ids, output.response_mask, strict=True) if bit]
         assert sampled == [*(CALL % 3).encode(), END, *b"Done.", END]
     assert len(module._engines) == 1
@@ -153,7 +161,13 @@ def test_verl_leaves_groups_to_rolloutd(tmp_path: Any) -> None:
         assert {uid for uid in buffer.failure_keys["train"]} == {"lost", "refused"}
         assert sorted(ends.keys) == ["passes_0_0", "passes_1_0"]
         rows = tq.kv_batch_get(ends.keys, "train", select_fields=["rm_scores", "response_mask", "rollout_log_probs"])
-        manager.generate_sequences(batch[:1])
+
+        validation = get_tensordict({"uid": ["v"], "index": torch.arange(1), "raw_prompt": [PROMPT], "extra_info": [{}]}, {"global_steps": 7, "validate": True})
+        tq.kv_batch_put(keys=["v"], partition_id="val", tags=[{"is_prompt": True, "status": "pending", "global_steps": 7}])
+        manager.generate_sequences(validation)
+        evaluated, _ = buffer.sample(global_steps=7, partition_id="val", batch_size=1)
+        scores = tq.kv_batch_get(evaluated.keys, "val", select_fields=["rm_scores"])["rm_scores"]
+        assert (evaluated.keys, float(scores.to_padded_tensor(padding=0).sum())) == (["v_0_0"], 1.0)
     finally:
         tq.close()
         ray.shutdown()

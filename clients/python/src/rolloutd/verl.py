@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -26,7 +26,7 @@ from .trainers import Health, Limits, Losses, Record, batch_health, fit, longest
 from .trainers.experts import Shape, routed
 from .trainers.images import pictured
 from .trainers.running import arguments_of, pinned, run_group, run_rollout
-from .trainers.verl import outputs
+from .trainers.verl import evaluated, outputs, version_of
 from .trl.rollouts import instruction_of
 
 log = logging.getLogger("rolloutd.verl")
@@ -49,7 +49,8 @@ class RolloutdAgentLoop(AgentLoopBase):
     The arguments of the rollout are `task`, then those in the row's `extra_info["rolloutd"]`; the instruction is the last user message of the row.
     Without `endpoint`, `base_url` or `model_key` the rollout calls the trainer's own engines through its client, which listens on `engine_host` for it: the
     server of rolloutd must reach that. With trainer V1 a rollout may have several outputs, or none if it has no reward, and the group trains without it. The older trainer takes one
-    output of each sample: the longest, and UnscoredError without one.
+    output of each sample: the longest, and UnscoredError without one. A greedy sample is evaluated: the trainer does not say of a sample whether it validates,
+    and samples validation greedily unless it is set otherwise. One that is evaluated has one output, of which nothing is trained on.
     """
 
     def __init__(
@@ -67,15 +68,18 @@ class RolloutdAgentLoop(AgentLoopBase):
         self._server, self._token, self._task = server, token, OmegaConf.to_container(OmegaConf.create(dict(task or {})), resolve=True)
 
     async def run(self, sampling_params: dict[str, Any], **kwargs: Any) -> AgentLoopOutput | list[AgentLoopOutput]:
+        arguments = self._arguments(sampling_params, kwargs, "train" if sampling_params.get("temperature") != 0 else "eval")
+        evaluation = arguments["purpose"] == "eval"
         async with AsyncClient(self._server, token=self._token) as client:
-            record = await run_rollout(client, self._arguments(sampling_params, kwargs), images=self._sees())
+            record = await run_rollout(client, arguments, images=self._sees() and not evaluation)
 
-        record, _ = self._fitted(record)
         several = "session_id" in kwargs  # trainer V1
+        if not evaluation:
+            record, _ = self._fitted(record)
         if not several and (best := longest(trained(record))) is not None:
-            record = type(record)(record.rollout_id, record.group, record.task_id, record.outcome, record.reward, (best,))
+            record = replace(record, sequences=(best,))
 
-        made = self._outputs(record, kwargs)
+        made = self._outputs(record, kwargs, evaluation)
         if several:
             if not made:
                 log.warning("left out: %s", untrained(record))
@@ -86,21 +90,24 @@ class RolloutdAgentLoop(AgentLoopBase):
 
     async def run_group(self, sampling_params: Mapping[str, Any], size: int, row: Mapping[str, Any], purpose: str) -> GroupOutputs:
         """Runs a prompt as a group, whose id is the `uid` of the row. rolloutd replaces members that fail for infrastructure."""
+        arguments = self._arguments(sampling_params, row, purpose)
+        evaluation = arguments["purpose"] == "eval"
         async with AsyncClient(self._server, token=self._token) as client:
-            run = await run_group(client, self._arguments(sampling_params, row, purpose), size, images=self._sees())
+            run = await run_group(client, arguments, size, images=self._sees() and not evaluation)
 
-        fitted = [self._fitted(record) for record in run.records]
+        fitted = [(record, Losses()) if evaluation else self._fitted(record) for record in run.records]
         records = [record for record, _ in fitted]
-        for why in filter(None, map(untrained, records)):
-            log.warning("left out: %s", why)
+        members = [self._outputs(record, row, evaluation) for record in records]
+        for record, made in zip(records, members, strict=True):
+            if not made:
+                log.warning("left out: %s", untrained(record))
         losses = sum((lost for _, lost in fitted), Losses())
         health = batch_health(records, replaced=run.replaced, losses=losses, current_version=int(row.get("global_steps") or 0))
-        return GroupOutputs([self._outputs(record, row) for record in records], health)
+        return GroupOutputs(members, health)
 
     def _fitted(self, record: Record) -> tuple[Record, Losses]:
         """What the trainer can take of a record, and what its lengths and unreadable images cost."""
-        config = self.rollout_config
-        record, losses = fit(record, Limits(prompt=config.prompt_length, response=config.response_length))
+        record, losses = fit(record, self._limits())
         if losses != Losses():
             log.warning("rollout %s: %s exceed the lengths of the trainer", record.rollout_id, losses)
         if self._sees():
@@ -114,11 +121,14 @@ class RolloutdAgentLoop(AgentLoopBase):
                 log.warning("left out: %s", lack)
         return record, losses
 
-    def _outputs(self, record: Record, row: Mapping[str, Any]) -> list[AgentLoopOutput]:
-        made = outputs(record, replay=Shape() if self._replays() else None)
+    def _limits(self) -> Limits:
+        return Limits(prompt=self.rollout_config.prompt_length, response=self.rollout_config.response_length)
+
+    def _outputs(self, record: Record, row: Mapping[str, Any], evaluation: bool) -> list[AgentLoopOutput]:
+        made = evaluated(record, self._limits()) if evaluation else outputs(record, replay=Shape() if self._replays() else None)
         return [AgentLoopOutput(**_with_steps(output, row)) for output in made]
 
-    def _arguments(self, sampling_params: Mapping[str, Any], row: Mapping[str, Any], purpose: str = "train") -> dict[str, Any]:
+    def _arguments(self, sampling_params: Mapping[str, Any], row: Mapping[str, Any], purpose: str) -> dict[str, Any]:
         own = (row.get("extra_info") or {}).get("rolloutd")
         arguments = arguments_of({"instruction": instruction_of(row["raw_prompt"]), "purpose": purpose, **self._task}, own)
         if row.get("uid") is not None:
@@ -126,7 +136,7 @@ class RolloutdAgentLoop(AgentLoopBase):
         if not arguments.keys() & {"endpoint", "base_url", "model_key"}:
             engine = self._engine()
             arguments |= {"base_url": engine.url, "model": engine.model}
-        if self._replays():
+        if self._replays() and arguments["purpose"] != "eval":
             arguments.setdefault("routed_experts", True)
         return pinned(arguments, sampling_params)
 
@@ -155,11 +165,10 @@ def _generate(server_manager: Any) -> Callable[[Call], Awaitable[Reply]]:
     async def generate(call: Call) -> Reply:
         params = {"max_tokens": call.max_tokens, "temperature": call.temperature, "logprobs": True, **call.sampling}
         output = await server_manager.generate(uuid.uuid4().hex, prompt_ids=call.prompt_ids, sampling_params=params)
-        if output.stop_reason == "aborted":
+        if output.stop_reason in ("aborted", "abort"):  # of vLLM, of SGLang
             raise RuntimeError("the trainer aborted the call")
-        step = output.extra_fields.get("global_steps")
-        reason = "length" if len(output.token_ids) >= call.max_tokens else "stop"
-        return Reply(list(output.token_ids), output.log_probs or [], reason, "" if step is None else f"step-{step}", output.routed_experts)
+        reason = "length" if output.stop_reason == "length" or len(output.token_ids) >= call.max_tokens else "stop"
+        return Reply(list(output.token_ids), output.log_probs or [], reason, version_of(output.extra_fields), output.routed_experts)
 
     return generate
 

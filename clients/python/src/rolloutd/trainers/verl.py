@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, TypedDict
 
 from ..types import Sequence
 from .experts import Shape, expert_rows
 from .images import pictures
 from .record import Record
-from .rules import split, trained, turns, version_range
+from .rules import Limits, split, trained, turns, version_range
 
 
 class Replayed(TypedDict, total=False):
@@ -52,6 +53,39 @@ def outputs(record: Record, *, replay: Shape | None = None) -> list[Output]:
         for output, sequence in zip(made, trained(record), strict=True):
             output["routed_experts"] = expert_rows(sequence, replay)
     return made
+
+
+def evaluated(record: Record, limits: Limits) -> list[Output]:
+    """The one output of a rollout that is evaluated; none without a reward. The trainer reads its reward, and logs its tokens.
+
+    They are those of the longest sequence without images, as far as the limits go, and nothing of them is trained on. A rollout whose endpoint names no
+    tokens has one of prompt and response each, since neither may be empty.
+    """
+    if record.reward is None:
+        return []
+    seen = [sequence for sequence in record.sequences if not any(span.images for span in sequence.spans)]
+    longest = max(seen, key=lambda sequence: len(sequence.token_ids), default=None)
+    parts = None if longest is None else split(longest)
+    prompt, response = ([0], [0]) if parts is None else (parts.prompt_ids[-(limits.prompt or 0) :], parts.response_ids[: limits.response])
+    return [
+        Output(
+            prompt_ids=prompt,
+            response_ids=response,
+            response_mask=[0] * len(response),
+            response_logprobs=[0.0] * len(response),
+            reward_score=record.reward,
+            num_turns=0 if longest is None else len(longest.spans),
+            metrics={},
+            extra_fields={"reward_extra_info": {}, "rollout_id": record.rollout_id},
+        )
+    ]
+
+
+def version_of(fields: Mapping[str, Any]) -> str:
+    """The version of a reply of the trainer's engines, given the fields beside it: the step of its weights, or the first and the last one if they were
+    replaced meanwhile."""
+    steps = [fields.get(name, fields.get("global_steps")) for name in ("min_global_steps", "max_global_steps")]
+    return "..".join(dict.fromkeys(f"step-{step}" for step in steps if step is not None))
 
 
 def _output(record: Record, index: int) -> Output:
