@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import random
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +13,7 @@ from typing import Any
 import pytest
 from masked import with_masks
 from pictured import png, record_of, with_data
-from recorded import Pairs, pairs_of, recorded
+from recorded import KINDS, Conversation, Pairs, pairs_of, recorded
 from routed import LAYERS, TOP_K, row_of, with_rows
 
 from rolloutd.trainers import Record, agentlightning, longest, nemo_gym, skyrl, tinker, trained, verifiers, verl
@@ -47,6 +49,34 @@ def test_verl_takes_images() -> None:
     red = png((255, 0, 0))
     (fields,) = verl.outputs(record_of(with_data(red, red)))
     assert [image.size for image in loop.AgentLoopOutput(**fields).multi_modal_data["images"]] == [(2, 1), (2, 1)]
+
+
+def test_areal_normalizes_the_rewards_of_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = pytest.importorskip("areal.utils.data", reason="areal is not installed")
+    from areal.api.cli_args import NormConfig
+
+    import rolloutd.areal as module
+
+    def rollout(kind: str, reward: float) -> Record:
+        conversation = Conversation(random.Random(kind))
+        KINDS[kind][0](conversation)
+        return conversation.record("r", "g", reward=reward)
+
+    def rows(**options: Any) -> Any:
+        records = iter([rollout("prefix break", 1.0), rollout("one sequence", 0.0), rollout("compacted", 1.0), rollout("subagents", 1.0)])
+
+        async def ended(*_: Any) -> Record:
+            return next(records)
+
+        async def episodes() -> list[Any]:
+            return [await module.RolloutdWorkflow("http://server", **options).arun_episode(None, {"prompt": "p"}) for _ in range(4)]
+
+        monkeypatch.setattr(module, "run_rollout", ended)
+        return data.concat_padded_tensors(asyncio.run(episodes()))
+
+    groups = data.Normalization(NormConfig(mean_level="group", std_level=None, group_size=2))
+    assert groups(rows()["rewards"]).tolist() == [0.5, -0.5, 0.0, 0.0]
+    assert rows(all_sequences=True)["rewards"].tolist() == [1.0, 1.0, 0.0, 1.0, 1.0, 1.0, 1.0]
 
 
 def test_verl_takes_the_outputs() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -14,7 +15,7 @@ from areal.api.workflow_api import RolloutWorkflow
 
 from .aio import AsyncClient
 from .errors import RolloutdError
-from .trainers import Limits, Losses, fit, untrained
+from .trainers import Limits, Losses, fit, longest, trained, untrained
 from .trainers.areal import Row, rows
 from .trainers.running import arguments_of, run_rollout
 from .trl.rollouts import instruction_of
@@ -32,15 +33,26 @@ _TYPES = {
 
 
 class RolloutdWorkflow(RolloutWorkflow):
-    """Runs each episode as a rollout: a row for each of its sequences, padded to the longest, all with the reward of the rollout.
+    """Runs each episode as a rollout. Its row is the longest sequence: AReaL's norms of level `group` take `group_size` rows, one after another, as a group, so
+    that two of one rollout would shift all groups after it. With `all_sequences`, for norms of level `batch`, each sequence is a row, padded to the longest
+    and with the reward of the rollout.
 
     The arguments of the rollout are `task`, then those in the row's `rolloutd`; the instruction is the last user message of the row's `messages`, or its
     `prompt`. None, which AReaL takes as a rejected episode, without a reward and where rolloutd refuses the rollout or no server answers; the log says
     why. Replies whose endpoint names no version have that of the engine when the episode began.
     """
 
-    def __init__(self, server: str | None = None, task: Mapping[str, Any] | None = None, *, token: str | None = None, limits: Limits | None = None) -> None:
+    def __init__(
+        self,
+        server: str | None = None,
+        task: Mapping[str, Any] | None = None,
+        *,
+        token: str | None = None,
+        limits: Limits | None = None,
+        all_sequences: bool = False,
+    ) -> None:
         self._server, self._token, self._task, self._limits = server, token, dict(task or {}), limits or Limits()
+        self._all_sequences = all_sequences
 
     async def arun_episode(self, engine: Any, data: dict[str, Any]) -> dict[str, Any] | None:
         version = engine.get_version() if engine is not None else -1
@@ -55,6 +67,8 @@ class RolloutdWorkflow(RolloutWorkflow):
         record, losses = fit(record, self._limits)
         if losses != Losses():
             log.warning("rollout %s: %s exceed the lengths of the trainer", record.rollout_id, losses)
+        if not self._all_sequences and (best := longest(trained(record))) is not None:
+            record = replace(record, sequences=(best,))
         made = rows(record, unknown_version=version)
         if made is None:
             log.warning("rejected: %s", untrained(record))
