@@ -32,17 +32,8 @@ func (a *Activities) logPlacement(ctx context.Context, t Target, began time.Time
 		queued = activity.GetInfo(ctx).ScheduledTime
 	}
 
-	a.log.Info(
-		"attempt started",
-		"rollout",
-		t.RolloutID,
-		"attempt",
-		t.Attempt,
-		"sandbox",
-		t.SandboxID(),
-		"queued_s",
-		began.Sub(queued).Seconds(),
-	)
+	a.log.Info("attempt started", "rollout", t.RolloutID, "attempt", t.Attempt, "sandbox", t.SandboxID(),
+		"queued_s", began.Sub(queued).Seconds())
 	a.phaseAt(t, rollout.PhaseQueued, queued)
 	a.phaseAt(t, rollout.PhaseCreating, began)
 }
@@ -63,19 +54,8 @@ func (a *Activities) attemptEnded(ctx context.Context, in CollectInput) error {
 		return err
 	}
 
-	a.log.Info(
-		"attempt ended",
-		"rollout",
-		in.RolloutID,
-		"attempt",
-		in.Attempt,
-		"outcome",
-		in.Head.Outcome,
-		"reward",
-		rewardOf(in.Head.Reward),
-		"error",
-		in.Head.Error,
-	)
+	a.log.Info("attempt ended", "rollout", in.RolloutID, "attempt", in.Attempt, "outcome", in.Head.Outcome,
+		"reward", rewardOf(in.Head.Reward), "error", in.Head.Error)
 	log := a.o.Events.Of(in.Target)
 
 	e := rollout.AttemptEvent{

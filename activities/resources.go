@@ -58,17 +58,8 @@ func (a *Activities) keepCauses(ctx context.Context, t Target, p rollout.Phase, 
 		all = append(all, c)
 	}
 
-	a.log.Warn(
-		"a sandbox reached its resource limits",
-		"rollout",
-		t.RolloutID,
-		"attempt",
-		t.Attempt,
-		"phase",
-		p,
-		"causes",
-		rollout.CausesInWords(causes),
-	)
+	a.log.Warn("a sandbox reached its resource limits", "rollout", t.RolloutID, "attempt", t.Attempt, "phase", p,
+		"causes", rollout.CausesInWords(causes))
 
 	return a.o.Store.PutJSON(ctx, store.AttemptKey(t.RolloutID, t.Attempt, store.Resources), all)
 }

@@ -69,12 +69,9 @@ func (a *Activities) inspect(ctx context.Context, in ProxyInput) error {
 	case err != nil:
 		a.loggerOf("StartProxy", in.Target).WarnContext(ctx, "endpoint not probed", "error", err)
 	case in.Model.Purpose == rollout.PurposeTrain && report.CaptureLevel != "" && report.CaptureLevel != rollout.CaptureTokens:
-		return fault.New(
-			fault.UpstreamRefused,
+		return fault.New(fault.UpstreamRefused,
 			"training needs exact token ids and log probabilities, but the endpoint has capture level %q: %s",
-			report.CaptureLevel,
-			strings.Join(report.Findings, "; "),
-		)
+			report.CaptureLevel, strings.Join(report.Findings, "; "))
 	}
 
 	return nil

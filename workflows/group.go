@@ -193,13 +193,8 @@ func (g *group) finish() {
 func (g *group) describe() {
 	s := rollout.StatisticsOf(g.state.Rewards())
 
-	text := fmt.Sprintf(
-		"%d of %d members have ended, %d rollouts replaced, mean reward %g",
-		g.state.Finished(),
-		g.spec.Size,
-		g.state.Replaced,
-		s.Mean,
-	)
+	text := fmt.Sprintf("%d of %d members have ended, %d rollouts replaced, mean reward %g",
+		g.state.Finished(), g.spec.Size, g.state.Replaced, s.Mean)
 	if g.state.Done() {
 		text = fmt.Sprintf("%s: %s", g.state.Outcome, text)
 	}

@@ -182,17 +182,8 @@ func (r *run) finish(a *attempt) (rollout.Summary, error) {
 	r.state.Error = a.decision.text
 	r.state.FinishedAt = &now
 	r.enter(rollout.PhaseDone)
-	r.log.Info(
-		"rollout ended",
-		"outcome",
-		a.decision.outcome,
-		"reward",
-		rewardText(r.reward(a)),
-		"attempts",
-		a.target.Attempt,
-		"error",
-		a.decision.text,
-	)
+	r.log.Info("rollout ended", "outcome", a.decision.outcome, "reward", rewardText(r.reward(a)),
+		"attempts", a.target.Attempt, "error", a.decision.text)
 
 	return rollout.Summary{
 		ID: r.spec.ID, Outcome: a.decision.outcome, Reward: r.reward(a), Error: a.decision.text, Result: a.result,

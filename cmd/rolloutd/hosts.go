@@ -58,12 +58,8 @@ func drainCommand(s std, name, short string, on bool) *cobra.Command {
 		}
 
 		if h.Error != "" {
-			fmt.Fprintf(
-				s.err,
-				"%s does not answer (%s): it obeys within a minute, or when it starts\n",
-				args[0],
-				h.Error,
-			)
+			fmt.Fprintf(s.err, "%s does not answer (%s): it obeys within a minute, or when it starts\n",
+				args[0], h.Error)
 
 			return nil
 		}

@@ -248,16 +248,9 @@ func imageLsCommand(s std) *cobra.Command {
 
 		for _, i := range all {
 			for _, name := range append(i.Names, "-")[:max(1, len(i.Names))] {
-				fmt.Fprintf(
-					w,
-					"%s\t%.19s\t%d\t%s\t%s\t%s\n",
-					name,
-					i.ID,
-					len(i.Layers),
-					units.BytesSize(float64(i.Bytes)),
-					i.UsedAt.Format(time.DateTime),
-					map[bool]string{true: "kept", false: "-"}[i.Kept],
-				)
+				fmt.Fprintf(w, "%s\t%.19s\t%d\t%s\t%s\t%s\n",
+					name, i.ID, len(i.Layers), units.BytesSize(float64(i.Bytes)), i.UsedAt.Format(time.DateTime),
+					map[bool]string{true: "kept", false: "-"}[i.Kept])
 			}
 		}
 

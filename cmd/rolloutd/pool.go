@@ -82,15 +82,8 @@ func poolUp(s std) *cobra.Command {
 				return err
 			}
 
-			fmt.Fprintf(
-				s.out,
-				"pool %s: %d to %d hosts of %d slots in Nomad job %s\n",
-				spec.Name,
-				*spec.Min,
-				spec.Max,
-				spec.Slots,
-				spec.JobID,
-			)
+			fmt.Fprintf(s.out, "pool %s: %d to %d hosts of %d slots in Nomad job %s\n",
+				spec.Name, *spec.Min, spec.Max, spec.Slots, spec.JobID)
 
 			return nil
 		},
@@ -122,12 +115,8 @@ func poolScale(s std) *cobra.Command {
 				return err
 			}
 
-			fmt.Fprintf(
-				s.out,
-				"pool %s: hosts start, or leave when they are empty (rolloutd pool status %s)\n",
-				args[0],
-				args[0],
-			)
+			fmt.Fprintf(s.out, "pool %s: hosts start, or leave when they are empty (rolloutd pool status %s)\n",
+				args[0], args[0])
 
 			return nil
 		},

@@ -71,57 +71,29 @@ func produceCommand(s std) *cobra.Command {
 
 func (f *produceFlags) register(cmd *cobra.Command) {
 	fl := cmd.Flags()
-	fl.StringVar(
-		&f.tasks,
-		"tasks",
-		"",
-		"task set: a folder, a file of JSON lines, or the name of a set in the server's configuration",
-	)
+	fl.StringVar(&f.tasks, "tasks", "",
+		"task set: a folder, a file of JSON lines, or the name of a set in the server's configuration")
 	fl.StringVar(&f.sink, "sink", "", "sink by its name in the server's configuration")
 	fl.IntVar(&f.groupSize, "group-size", 0, "rollouts of each task")
-	fl.StringVar(
-		&f.id,
-		"producer-id",
-		"",
-		"id of the producer; an existing producer with this id is shown, no other is started",
-	)
+	fl.StringVar(&f.id, "producer-id", "",
+		"id of the producer; an existing producer with this id is shown, no other is started")
 	fl.IntVar(&f.run.concurrency, "concurrency", 32, "rollouts at once")
-	fl.IntVar(
-		&f.offpolicy,
-		"max-batches-offpolicy",
-		3,
-		"batches that may be produced ahead of the trainer; 0: no bound",
-	)
+	fl.IntVar(&f.offpolicy, "max-batches-offpolicy", 3,
+		"batches that may be produced ahead of the trainer; 0: no bound")
 	fl.IntVar(&f.steps, "total-steps", 0, "training steps after which the producer ends")
 	fl.IntVar(&f.epochs, "epochs", 1, "passes over the tasks; 0: no bound (the default with --total-steps)")
 	fl.IntVar(&f.batch, "batch-size", 0, "rollouts of a training step if the sink does not give the number")
 	fl.BoolVar(&f.keepEqual, "keep-equal", false, "deliver groups whose rewards are all equal")
 	fl.IntVar(&f.maxTokens, "max-tokens", 0, "do not deliver groups with a sequence of this many tokens")
-	fl.IntVar(
-		&f.versionLag,
-		"max-version-lag",
-		0,
-		"do not deliver groups of weights more than this many versions before the trainer's step (default no bound)",
-	)
-	fl.BoolVar(
-		&f.oneVersion,
-		"one-version",
-		false,
-		"do not deliver groups that more than one version of the weights sampled",
-	)
-	fl.BoolVar(
-		&f.markStale,
-		"mark-stale",
-		false,
-		"deliver groups beyond --max-version-lag nevertheless, with their lag",
-	)
+	fl.IntVar(&f.versionLag, "max-version-lag", 0,
+		"do not deliver groups of weights more than this many versions before the trainer's step (default no bound)")
+	fl.BoolVar(&f.oneVersion, "one-version", false,
+		"do not deliver groups that more than one version of the weights sampled")
+	fl.BoolVar(&f.markStale, "mark-stale", false,
+		"deliver groups beyond --max-version-lag nevertheless, with their lag")
 	fl.BoolVar(&f.skipBroken, "skip-broken", false, "leave broken tasks out")
-	fl.BoolVar(
-		&f.requireChecked,
-		"require-checked",
-		false,
-		"take only tasks that `rolloutd tasks check --oracle --nop` has proved; the others count as broken",
-	)
+	fl.BoolVar(&f.requireChecked, "require-checked", false,
+		"take only tasks that `rolloutd tasks check --oracle --nop` has proved; the others count as broken")
 	fl.StringVar(&f.evalSet, "eval", "", "task set of evaluations, by its name in the server's configuration")
 	fl.IntVar(&f.evalEvery, "eval-every", 10, "training steps between two evaluations")
 	fl.IntVar(&f.evalSize, "eval-group-size", 1, "rollouts of each task of an evaluation")

@@ -47,27 +47,15 @@ func roles(s std) []*cobra.Command {
 	)
 
 	listenFlag(serve, "OpenEnv server", func(c *config.Config) *string { return &c.Serve.Listen })
-	stringFlag(
-		serve,
-		"mode",
-		"simulation (default) or production, which has no /reset, /step and /state over HTTP",
-		func(c *config.Config) *string { return &c.Serve.Mode },
-	)
+	stringFlag(serve, "mode", "simulation (default) or production, which has no /reset, /step and /state over HTTP",
+		func(c *config.Config) *string { return &c.Serve.Mode })
 	listenFlag(gateway, "admin API", func(c *config.Config) *string { return &c.Gateway.Listen })
 	listenFlag(model, "scripted model", func(c *config.Config) *string { return &c.Model.Listen })
-	stringFlag(
-		model,
-		"script",
-		"YAML file with the model's replies (default: the built-in demo scripts)",
-		func(c *config.Config) *string { return &c.Model.Script },
-	)
+	stringFlag(model, "script", "YAML file with the model's replies (default: the built-in demo scripts)",
+		func(c *config.Config) *string { return &c.Model.Script })
 	listenFlag(tools, "tool server", func(c *config.Config) *string { return &c.ToolServer.Listen })
-	stringFlag(
-		worker,
-		"gateway",
-		"URL of this host's gateway (default http://127.0.0.1:7070)",
-		func(c *config.Config) *string { return &c.Gateway.URL },
-	)
+	stringFlag(worker, "gateway", "URL of this host's gateway (default http://127.0.0.1:7070)",
+		func(c *config.Config) *string { return &c.Gateway.URL })
 	trainer.changes = append(
 		trainer.changes,
 		func(c *config.Config) { c.TrainerAPI.Listen = cmp.Or(c.TrainerAPI.Listen, config.DefaultTrainerAPI) },

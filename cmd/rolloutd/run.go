@@ -133,27 +133,15 @@ func (f *runFlags) register(cmd *cobra.Command) {
 		"chat_completions: the agent's model API goes upstream as chat completions, where engines give token ids; none: as it is",
 	)
 	fl.StringVar(&f.sampling, "sampling", "", `parameters of every model call, as JSON: {"temperature":0.7,"seed":1}`)
-	fl.StringVar(
-		&f.agent,
-		"agent",
-		"",
-		"agent by name, instead of the task's: opencode, oracle (runs the task's solution), nop (does nothing), …",
-	)
+	fl.StringVar(&f.agent, "agent", "",
+		"agent by name, instead of the task's: opencode, oracle (runs the task's solution), nop (does nothing), …")
 	f.grading.register(fl)
 	fl.BoolVar(&f.noVerify, "no-verify", false, "leave the work ungraded, whatever verifier the task has")
-	fl.StringVar(
-		&f.id,
-		"rollout-id",
-		"",
-		"id of the rollout; an existing rollout with this id is shown, no other is started",
-	)
+	fl.StringVar(&f.id, "rollout-id", "",
+		"id of the rollout; an existing rollout with this id is shown, no other is started")
 	fl.StringVar(&f.again, "again", "", "in place of a task: id of a rollout to start again, with the same task, agent, model and limits, in no group")
-	fl.BoolVar(
-		&f.detach,
-		"detach",
-		false,
-		"print the id of the rollout, or of the group, and exit; it runs on the server",
-	)
+	fl.BoolVar(&f.detach, "detach", false,
+		"print the id of the rollout, or of the group, and exit; it runs on the server")
 	fl.BoolVar(&f.json, "json", false, "print the whole result as JSON on stdout")
 	fl.DurationVar(&f.timeout, "timeout", 0, "stop waiting after this long; the rollout continues")
 	fl.IntVarP(&f.groupSize, "group-size", "n", 0, "run this many rollouts of each task at the same time, as a group")

@@ -82,12 +82,8 @@ func parseServe(args []string) (serveFlags, error) {
 			"default: not a verifier's",
 		f.setFilter,
 	)
-	fs.BoolVar(
-		&f.folders,
-		"make-folders",
-		false,
-		"make the folders of the agent and the verifier, which the driver could not",
-	)
+	fs.BoolVar(&f.folders, "make-folders", false,
+		"make the folders of the agent and the verifier, which the driver could not")
 	fs.Func("fill", "folders to fill before anything runs, as JSON: copy → folder", f.setFill)
 	fs.Func("env", "environments that processes start from, as JSON", f.setEnv)
 	fs.Func(

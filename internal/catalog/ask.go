@@ -70,21 +70,15 @@ func (c *Catalog) readKey(r Request) (mergedRequest, error) {
 		a.baseURL = argument{"base_url", r.BaseURL}
 		a.apiKey = argument{"hf_token", first(r.APIKey, r.HFToken)}
 	default:
-		return mergedRequest{}, fault.Field(
-			"model_key",
+		return mergedRequest{}, fault.Field("model_key",
 			"must be vllm://<repo> or hf-router://<repo>:<provider>, got %q",
-			r.ModelKey,
-		)
+			r.ModelKey)
 	}
 
 	if r.Endpoint != "" && r.Endpoint != a.ep.name {
-		return mergedRequest{}, fault.Field(
-			"model_key",
+		return mergedRequest{}, fault.Field("model_key",
 			"%q is on endpoint %s, but endpoint says %q: give one of the two",
-			r.ModelKey,
-			a.ep.name,
-			r.Endpoint,
-		)
+			r.ModelKey, a.ep.name, r.Endpoint)
 	}
 
 	a.model = argument{"model", first(r.Model, name)}
@@ -120,12 +114,6 @@ func missing(what string, a mergedRequest, arg, env string) error {
 		return fault.Field(arg, "%s has no %s: give the argument %s", where, what, arg)
 	}
 
-	return fault.Field(
-		arg,
-		"%s has no %s: give the argument %s, or set %s in the server's environment",
-		where,
-		what,
-		arg,
-		env,
-	)
+	return fault.Field(arg, "%s has no %s: give the argument %s, or set %s in the server's environment",
+		where, what, arg, env)
 }

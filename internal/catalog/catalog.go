@@ -157,12 +157,8 @@ func (c *Catalog) images(a mergedRequest) (*bool, error) {
 
 	sees, err := strconv.ParseBool(c.getenv(a.ep.images))
 	if err != nil {
-		return nil, fault.Field(
-			"endpoint",
-			"%s in the server's environment must be true or false, got %q",
-			a.ep.images,
-			c.getenv(a.ep.images),
-		)
+		return nil, fault.Field("endpoint", "%s in the server's environment must be true or false, got %q",
+			a.ep.images, c.getenv(a.ep.images))
 	}
 
 	return &sees, nil

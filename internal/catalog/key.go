@@ -17,12 +17,9 @@ func (c *Catalog) key(a mergedRequest, urls string) (string, error) {
 		return key, nil
 	}
 
-	return "", fault.Field(
-		a.apiKey.name,
+	return "", fault.Field(a.apiKey.name,
 		"must be set for endpoint %s with a base_url: the server sends its own key (%s) only to its own URL",
-		a.ep.name,
-		a.ep.apiKey.env,
-	)
+		a.ep.name, a.ep.apiKey.env)
 }
 
 // ownURL is the server's own URL of the endpoint; "": it has none.
@@ -42,9 +39,7 @@ func unsendable(a mergedRequest) error {
 		)
 	}
 
-	return fault.Field(
-		a.apiKey.name,
+	return fault.Field(a.apiKey.name,
 		"%s in the server's environment must not have a line break or another character that no HTTP header can carry",
-		a.ep.apiKey.env,
-	)
+		a.ep.apiKey.env)
 }

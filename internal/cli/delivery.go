@@ -15,16 +15,8 @@ func Deliveries(w io.Writer, all []rollout.Delivery) {
 	fmt.Fprintln(t, "SINK\tGROUP\tSTATE\tTRIES\tQUEUED\tREASON")
 
 	for _, d := range all {
-		fmt.Fprintf(
-			t,
-			"%s\t%s\t%s\t%d\t%s\t%s\n",
-			d.Sink,
-			d.GroupID,
-			d.State,
-			d.Tries,
-			d.QueuedAt.Local().Format(time.DateTime),
-			plain(d.Reason),
-		)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\n",
+			d.Sink, d.GroupID, d.State, d.Tries, d.QueuedAt.Local().Format(time.DateTime), plain(d.Reason))
 	}
 	// fails only if the output is closed
 	_ = t.Flush()

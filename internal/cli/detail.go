@@ -39,13 +39,8 @@ func (f *Follower) detail(e rollout.Event) {
 		if c, ok := decodeEvent[rollout.CommandEvent](e); ok && c.Result != nil {
 			f.line(
 				c.At,
-				fmt.Sprintf(
-					"  %s command %d exited with %d: %s",
-					plain(c.Stage),
-					c.Number,
-					c.Result.ExitCode,
-					plain(short(c.Command, maxDetail)),
-				),
+				fmt.Sprintf("  %s command %d exited with %d: %s",
+					plain(c.Stage), c.Number, c.Result.ExitCode, plain(short(c.Command, maxDetail))),
 			)
 		}
 	case rollout.EventAttempt:

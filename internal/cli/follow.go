@@ -104,12 +104,8 @@ func (f *Follower) handle(e rollout.Event) {
 			f.turns, f.reason = f.turns+1, ""
 			f.line(
 				t.At,
-				fmt.Sprintf(
-					"  %s (%d prompt + %d completion tokens)",
-					count(f.turns, "model call"),
-					t.PromptTokens,
-					t.CompletionTokens,
-				),
+				fmt.Sprintf("  %s (%d prompt + %d completion tokens)",
+					count(f.turns, "model call"), t.PromptTokens, t.CompletionTokens),
 			)
 		}
 	case rollout.EventWaiting:

@@ -41,11 +41,9 @@ func FollowGroup(ctx context.Context, c *client.Client, g client.Group, progress
 		f.follow(g.Members)
 
 		if err := f.wait(ctx, g.Members); err != nil {
-			fmt.Fprintf(
-				progress,
+			fmt.Fprintf(progress,
 				"the group continues; show it:  rolloutd show %[1]s   abort it:  rolloutd abort %[1]s\n",
-				id,
-			)
+				id)
 
 			return g, err
 		}

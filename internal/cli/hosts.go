@@ -18,19 +18,9 @@ func Hosts(w io.Writer, all []fleet.Host, now time.Time) {
 	fmt.Fprintln(t, "HOST\tSTATE\tSLOTS\tWARM\tLOAD\tVERSION\tSEEN\tPROBLEM")
 
 	for _, h := range all {
-		fmt.Fprintf(
-			t,
-			"%s\t%s\t%s\t%d\t%.2f/%d\t%s\t%s ago\t%s\n",
-			plain(h.Name),
-			orDash(string(h.State)),
-			slots(h),
-			h.Total().Warm,
-			h.Load,
-			h.CPUs,
-			orDash(plain(h.Version)),
-			max(now.Sub(h.SeenAt), 0).Round(time.Second),
-			orDash(plain(h.Error)),
-		)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%.2f/%d\t%s\t%s ago\t%s\n",
+			plain(h.Name), orDash(string(h.State)), slots(h), h.Total().Warm, h.Load, h.CPUs, orDash(plain(h.Version)),
+			max(now.Sub(h.SeenAt), 0).Round(time.Second), orDash(plain(h.Error)))
 	}
 	// fails only if the output is closed
 	_ = t.Flush()

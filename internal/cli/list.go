@@ -20,18 +20,9 @@ func List(w io.Writer, rollouts []rollout.Listed, now time.Time) {
 	fmt.Fprintln(t, "ROLLOUT\tTASK\tSTATE\tATTEMPT\tTURNS\tREWARD\tTOOK\tSTARTED")
 
 	for _, s := range rollouts {
-		fmt.Fprintf(
-			t,
-			"%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n",
-			plain(s.ID),
-			orDash(short(plain(s.TaskID), maxName)),
-			outcomeOrPhase(s),
-			number(s.Attempt),
-			number(s.Turns),
-			formatReward(s.Reward),
-			duration(s.StartedAt, s.FinishedAt, now),
-			s.StartedAt.Local().Format(time.DateTime),
-		)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n",
+			plain(s.ID), orDash(short(plain(s.TaskID), maxName)), outcomeOrPhase(s), number(s.Attempt), number(s.Turns),
+			formatReward(s.Reward), duration(s.StartedAt, s.FinishedAt, now), s.StartedAt.Local().Format(time.DateTime))
 	}
 	// fails only if the output is closed
 	_ = t.Flush()
@@ -51,18 +42,10 @@ func Groups(w io.Writer, groups []rollout.ListedGroup, now time.Time) {
 	fmt.Fprintln(t, "GROUP\tTASK\tSTATE\tSIZE\tREPLACED\tMEAN REWARD\tTOOK\tSTARTED")
 
 	for _, g := range groups {
-		fmt.Fprintf(
-			t,
-			"%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n",
-			plain(g.ID),
-			orDash(short(plain(g.TaskID), maxName)),
-			cmp.Or(string(g.Outcome), rollout.StatusRunning),
-			number(g.Size),
-			number(g.Replaced),
-			formatReward(g.MeanReward),
-			duration(g.StartedAt, g.FinishedAt, now),
-			g.StartedAt.Local().Format(time.DateTime),
-		)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n",
+			plain(g.ID), orDash(short(plain(g.TaskID), maxName)), cmp.Or(string(g.Outcome), rollout.StatusRunning),
+			number(g.Size), number(g.Replaced), formatReward(g.MeanReward), duration(g.StartedAt, g.FinishedAt, now),
+			g.StartedAt.Local().Format(time.DateTime))
 	}
 	// fails only if the output is closed
 	_ = t.Flush()

@@ -14,18 +14,10 @@ func Pool(w io.Writer, spec pool.Spec, s pool.Status, now time.Time) {
 	if s.At.IsZero() {
 		fmt.Fprintf(w, "pool %s: not checked yet\n", spec.Name)
 	} else {
-		fmt.Fprintf(
-			w,
+		fmt.Fprintf(w,
 			"pool %s (%s): %d of %d to %d hosts wanted, %d rollouts wait for a slot, the first for %s; seen %s ago\n",
-			spec.Name,
-			spec.JobID,
-			s.Target,
-			*spec.Min,
-			spec.Max,
-			s.Backlog.Count,
-			s.Backlog.Age.Round(time.Second),
-			max(0, now.Sub(s.At)).Round(time.Second),
-		)
+			spec.Name, spec.JobID, s.Target, *spec.Min, spec.Max, s.Backlog.Count, s.Backlog.Age.Round(time.Second),
+			max(0, now.Sub(s.At)).Round(time.Second))
 	}
 
 	for _, line := range []struct{ label, text string }{
@@ -49,18 +41,9 @@ func Pool(w io.Writer, spec pool.Spec, s pool.Status, now time.Time) {
 			state += " (old settings)"
 		}
 
-		fmt.Fprintf(
-			t,
-			"%s\t%s\t%s\t%d/%d\t%s\t%s\t%s\n",
-			plain(h.Group),
-			orDash(plain(h.Host)),
-			orDash(state),
-			h.Used,
-			h.Slots,
-			orDash(plain(h.Node)),
-			orDash(plain(h.Nomad)),
-			orDash(plain(h.Why)),
-		)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d/%d\t%s\t%s\t%s\n",
+			plain(h.Group), orDash(plain(h.Host)), orDash(state), h.Used, h.Slots, orDash(plain(h.Node)),
+			orDash(plain(h.Nomad)), orDash(plain(h.Why)))
 	}
 	// fails only if the output is closed
 	_ = t.Flush()

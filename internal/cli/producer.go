@@ -143,14 +143,9 @@ func Producers(w io.Writer, all []producer.Listed) {
 	fmt.Fprintln(t, "PRODUCER\tSTATE\tTASKS\tSTARTED")
 
 	for _, s := range all {
-		fmt.Fprintf(
-			t,
-			"%s\t%s\t%s\t%s\n",
-			plain(s.ID),
-			cmp.Or(string(s.Outcome), string(s.Phase)),
-			orDash(short(plain(s.Name), maxName)),
-			s.StartedAt.Local().Format(time.DateTime),
-		)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n",
+			plain(s.ID), cmp.Or(string(s.Outcome), string(s.Phase)), orDash(short(plain(s.Name), maxName)),
+			s.StartedAt.Local().Format(time.DateTime))
 	}
 	// fails only if the output is closed
 	_ = t.Flush()

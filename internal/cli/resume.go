@@ -38,11 +38,9 @@ func (n NamedRun) Check(tasks []taskset.Task) error {
 	}
 
 	if len(n.Name) > longest || rollout.CheckID(n.Name) != nil {
-		return fault.Field(
-			"--resume",
+		return fault.Field("--resume",
 			"must be a name of 1 to %d letters, digits, '_' or '-', beginning with a letter or digit, got %q",
-			longest, n.Name,
-		)
+			longest, n.Name)
 	}
 
 	sources := map[string]string{}

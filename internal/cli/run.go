@@ -39,11 +39,9 @@ func Started(ctx context.Context, c *client.Client, id string, progress io.Write
 
 	r, raw, err := Follow(ctx, c, id, progress)
 	if ctx.Err() != nil {
-		fmt.Fprintf(
-			progress,
+		fmt.Fprintf(progress,
 			"the rollout continues; show it:  rolloutd show %[1]s   abort it:  rolloutd abort %[1]s\n",
-			id,
-		)
+			id)
 	}
 
 	return r, raw, err

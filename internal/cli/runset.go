@@ -137,23 +137,11 @@ func TaskLine(w io.Writer, r TaskResult) {
 	case r.Err != nil:
 		fmt.Fprintf(w, "  %-28s error: %s\n", plain(r.Task.Name), block(r.Err.Error(), "    "))
 	case r.Group != nil:
-		fmt.Fprintf(
-			w,
-			"  %-28s %s, rewards %s, group %s\n",
-			plain(r.Task.Name),
-			r.Group.Outcome,
-			rewards(r.members()),
-			r.Group.ID,
-		)
+		fmt.Fprintf(w, "  %-28s %s, rewards %s, group %s\n",
+			plain(r.Task.Name), r.Group.Outcome, rewards(r.members()), r.Group.ID)
 	default:
-		fmt.Fprintf(
-			w,
-			"  %-28s %s, reward %s, rollout %s\n",
-			plain(r.Task.Name),
-			r.Result.Outcome,
-			rewardOf(r.Result.Reward),
-			r.Result.ID,
-		)
+		fmt.Fprintf(w, "  %-28s %s, reward %s, rollout %s\n",
+			plain(r.Task.Name), r.Result.Outcome, rewardOf(r.Result.Reward), r.Result.ID)
 	}
 }
 
@@ -179,13 +167,8 @@ func (r TaskResult) OracleProblem() string {
 	case r.Result.Reward == nil:
 		return "oracle: the task has no verifier: it must have verify or test_script"
 	case *r.Result.Reward < most:
-		return fmt.Sprintf(
-			"oracle: the solution earns %g of %g (rollout %s)%s",
-			*r.Result.Reward,
-			most,
-			r.Result.ID,
-			r.verifierSays()+r.unseen()+r.notes(),
-		)
+		return fmt.Sprintf("oracle: the solution earns %g of %g (rollout %s)%s",
+			*r.Result.Reward, most, r.Result.ID, r.verifierSays()+r.unseen()+r.notes())
 	}
 
 	return ""
@@ -294,15 +277,8 @@ func (r TaskResult) FlakyProblem(agent string, second TaskResult) string {
 		worse = r
 	}
 
-	return fmt.Sprintf(
-		"flaky: %s earns %s (rollout %s), then %s (rollout %s)%s",
-		agent,
-		rewardOf(first),
-		r.Result.ID,
-		rewardOf(then),
-		second.Result.ID,
-		worse.verifierSays(),
-	)
+	return fmt.Sprintf("flaky: %s earns %s (rollout %s), then %s (rollout %s)%s",
+		agent, rewardOf(first), r.Result.ID, rewardOf(then), second.Result.ID, worse.verifierSays())
 }
 
 // rewardRange is the smallest and the largest reward of the task; of steps it is made as their reward is.

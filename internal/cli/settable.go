@@ -117,14 +117,8 @@ func writeLines(w io.Writer, lines []setLine) {
 			fmt.Fprintf(t, "\t%s", knownNumber(l.passAtK, k))
 		}
 
-		fmt.Fprintf(
-			t,
-			"\t%s\t%d\t%d\t%s\n",
-			countsOf(l.outcomes),
-			l.usage.PromptTokens,
-			l.usage.CompletionTokens,
-			cost(l.usage.CostUSD),
-		)
+		fmt.Fprintf(t, "\t%s\t%d\t%d\t%s\n",
+			countsOf(l.outcomes), l.usage.PromptTokens, l.usage.CompletionTokens, cost(l.usage.CostUSD))
 	}
 	// fails only if the output is closed
 	_ = t.Flush()

@@ -43,13 +43,8 @@ func flagError(cmd *cobra.Command, err error) error {
 	)
 	switch {
 	case errors.As(err, &value):
-		return fault.New(
-			fault.Invalid,
-			"--%s: must be %s, got %q",
-			value.GetFlag().Name,
-			describeType(value.GetFlag().Value.Type()),
-			value.GetValue(),
-		)
+		return fault.New(fault.Invalid, "--%s: must be %s, got %q",
+			value.GetFlag().Name, describeType(value.GetFlag().Value.Type()), value.GetValue())
 	case errors.As(err, &none):
 		return fault.New(fault.Invalid, "%v; see %s --help", err, cmd.CommandPath())
 	default:

@@ -50,12 +50,8 @@ func (d *Daemon) sandboxTier() tier.Tier {
 		for _, name := range d.cfg.Sandbox.BackendNames() {
 			open, ok := known[name]
 			if !ok {
-				return fault.Field(
-					"sandbox.backends",
-					"must be one of %s; got %q",
-					strings.Join(slices.Sorted(maps.Keys(known)), ", "),
-					name,
-				)
+				return fault.Field("sandbox.backends", "must be one of %s; got %q",
+					strings.Join(slices.Sorted(maps.Keys(known)), ", "), name)
 			}
 
 			drv, err := open(ctx)
@@ -248,16 +244,9 @@ func capacityOf(c config.Config, backend string, each rollout.Resources) (host.C
 	}
 
 	if !each.Within(o.Total) {
-		return o, fault.Field(
-			"sandbox.backends."+backend+".total",
+		return o, fault.Field("sandbox.backends."+backend+".total",
 			"must be at least cpu %g, memory_mib %d and disk_mib %d, which one sandbox takes; got %g, %d and %d",
-			each.CPU,
-			each.MemoryMiB,
-			each.DiskMiB,
-			o.Total.CPU,
-			o.Total.MemoryMiB,
-			o.Total.DiskMiB,
-		)
+			each.CPU, each.MemoryMiB, each.DiskMiB, o.Total.CPU, o.Total.MemoryMiB, o.Total.DiskMiB)
 	}
 
 	return o, nil

@@ -156,11 +156,9 @@ func CheckStore(ctx context.Context, c config.Config) error {
 // OpenStore opens the store of the configuration. A store in a folder that does not exist is a fault.NotFound.
 func OpenStore(ctx context.Context, c config.Config) (*store.Store, error) {
 	if storeMissing(c) {
-		return nil, fault.New(
-			fault.NotFound,
+		return nil, fault.New(fault.NotFound,
 			"there is no store in the folder %s: set --data, --config or ROLLOUTD_STORE_URL",
-			c.StoreURL(),
-		)
+			c.StoreURL())
 	}
 
 	return store.Open(ctx, c.StoreURL(), store.WithQuota(quota(c.Store)))

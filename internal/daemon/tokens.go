@@ -86,12 +86,8 @@ func readTokens(r io.Reader) ([]envserver.Token, error) {
 			return nil, fmt.Errorf("[%d].name: must be a unique name, got %q", i, e.Name)
 		case len(e.Name) > maxTokenName || strings.ContainsFunc(e.Name, unicode.IsControl):
 			// it is the value of a search attribute
-			return nil, fmt.Errorf(
-				"[%d].name: must be at most %d bytes without control characters, got %q",
-				i,
-				maxTokenName,
-				e.Name,
-			)
+			return nil, fmt.Errorf("[%d].name: must be at most %d bytes without control characters, got %q",
+				i, maxTokenName, e.Name)
 		case err != nil || len(sum) != 32:
 			return nil, fmt.Errorf("[%d].sha256: must be the 64 hex digits of the token's SHA-256", i)
 		case e.Max.CPU < 0 || e.Max.MemoryMiB < 0 || e.Max.DiskMiB < 0:

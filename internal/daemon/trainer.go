@@ -15,11 +15,9 @@ import (
 func Trainer(c config.Config) (*gatewayapi.Trainer, error) {
 	key, err := deploymentKey(c)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, fault.New(
-			fault.NotFound,
+		return nil, fault.New(fault.NotFound,
 			"no key in %s: set the gateway's data folder with --data, or its key with ROLLOUTD_ENCRYPTION_KEY",
-			c.Data,
-		)
+			c.Data)
 	}
 
 	if err != nil {

@@ -121,24 +121,14 @@ func (d *Deliverer) try(ctx context.Context, s Named, g *Group, spec rollout.Del
 	}
 
 	if n := g.longest(); spec.MaxTokens > 0 && n >= spec.MaxTokens {
-		return fault.Wrap(
-			fault.Conflict,
-			errTooLong,
-			"a sequence has %d tokens: it must have fewer than %d",
-			n,
-			spec.MaxTokens,
-		)
+		return fault.Wrap(fault.Conflict, errTooLong, "a sequence has %d tokens: it must have fewer than %d",
+			n, spec.MaxTokens)
 	}
 
 	if v := g.versions(); spec.OneVersion && len(v) > 1 {
-		return fault.Wrap(
-			fault.Conflict,
-			errMixed,
+		return fault.Wrap(fault.Conflict, errMixed,
 			"the group must have one version of the weights, got %d, among them %q and %q",
-			len(v),
-			v[0],
-			v[len(v)-1],
-		)
+			len(v), v[0], v[len(v)-1])
 	}
 
 	if spec.MaxVersionLag != nil {
@@ -168,15 +158,9 @@ func fresh(ctx context.Context, s Named, g *Group, most int64) error {
 	if lag := int64(status.Step) - version; status.BatchSize > 0 && lag > most {
 		g.Lag = &lag
 
-		return fault.Wrap(
-			fault.Conflict,
-			errStale,
+		return fault.Wrap(fault.Conflict, errStale,
 			"the group must be at most %d versions behind the trainer's step %d: its version %d is %d behind",
-			most,
-			status.Step,
-			version,
-			lag,
-		)
+			most, status.Step, version, lag)
 	}
 
 	return nil
@@ -209,18 +193,8 @@ func (d *Deliverer) record(
 
 	if tried != nil {
 		r.Reason = text.Head(tried.Error(), maxReason)
-		d.Log.WarnContext(
-			ctx,
-			"group not delivered",
-			"sink",
-			r.Sink,
-			"group",
-			r.GroupID,
-			"state",
-			r.State,
-			"error",
-			tried,
-		)
+		d.Log.WarnContext(ctx, "group not delivered", "sink", r.Sink, "group", r.GroupID, "state", r.State,
+			"error", tried)
 	}
 
 	if err := out.Save(ctx, r, g); err != nil {
@@ -237,12 +211,8 @@ func (d *Deliverer) record(
 func (d *Deliverer) sink(name string) (Named, error) {
 	s, ok := d.Sinks[name]
 	if !ok {
-		return s, fault.New(
-			fault.Unavailable,
-			"no sink %q is configured on this worker, which has %s",
-			name,
-			cmp.Or(strings.Join(slices.Sorted(maps.Keys(d.Sinks)), ", "), "none"),
-		)
+		return s, fault.New(fault.Unavailable, "no sink %q is configured on this worker, which has %s",
+			name, cmp.Or(strings.Join(slices.Sorted(maps.Keys(d.Sinks)), ", "), "none"))
 	}
 
 	return s, nil

@@ -34,12 +34,8 @@ func (r reader) load(ctx context.Context, g *Group, s Named) error {
 		}
 
 		if room -= t.Tokens(); room < 0 {
-			return fault.New(
-				fault.Conflict,
-				"the sequences of group %s have more than %d tokens",
-				g.ID,
-				sequence.MaxTokens,
-			)
+			return fault.New(fault.Conflict, "the sequences of group %s have more than %d tokens",
+				g.ID, sequence.MaxTokens)
 		}
 
 		reward := sibling.Reward
@@ -63,13 +59,8 @@ func (g *Group) check(partial bool, rewarded int) error {
 		return nil
 	}
 
-	why := fmt.Sprintf(
-		"%d of %d rollouts of group %s have a reward, %d of these have tokens to train on",
-		rewarded,
-		g.Size,
-		g.ID,
-		n,
-	)
+	why := fmt.Sprintf("%d of %d rollouts of group %s have a reward, %d of these have tokens to train on",
+		rewarded, g.Size, g.ID, n)
 	if n > 0 {
 		why += "; the sink accepts only complete groups (partial: true accepts others)"
 	}

@@ -105,11 +105,9 @@ func (c copying) placeDest(l *layerWriter) (dest string, into bool, err error) {
 	case exists && !folder && slash:
 		return "", false, fault.New(fault.Invalid, "/%s is no folder in the image", dest)
 	case len(c.items)+len(c.texts) > 1 && !into:
-		return "", false, fault.New(
-			fault.Invalid,
+		return "", false, fault.New(fault.Invalid,
 			"with several sources the destination must be a folder and end with /, got %q",
-			c.dest,
-		)
+			c.dest)
 	}
 
 	return dest, into, nil
@@ -279,11 +277,8 @@ func decompressed(head *bufio.Reader, name string) (io.Reader, error) {
 	case bytes.HasPrefix(magic, bzip2Magic):
 		return bzip2.NewReader(head), nil
 	case bytes.HasPrefix(magic, xzMagic), bytes.HasPrefix(magic, zstdMagic):
-		return nil, fault.New(
-			fault.Invalid,
-			"%s: ADD unpacks tar files that are not compressed, or with gzip or bzip2",
-			name,
-		)
+		return nil, fault.New(fault.Invalid, "%s: ADD unpacks tar files that are not compressed, or with gzip or bzip2",
+			name)
 	}
 
 	return head, nil

@@ -56,12 +56,8 @@ func (l *Logs) Of(t rollout.Target) *Log {
 
 // Find returns the log of an attempt; fault.NotFound if there is none.
 func (l *Logs) Find(t rollout.Target) (*Log, error) {
-	missing := fault.New(
-		fault.NotFound,
-		"this host has no event log of attempt %d of rollout %q",
-		t.Attempt,
-		t.RolloutID,
-	)
+	missing := fault.New(fault.NotFound, "this host has no event log of attempt %d of rollout %q",
+		t.Attempt, t.RolloutID)
 	if l == nil || rollout.CheckID(t.RolloutID) != nil {
 		return nil, missing
 	}

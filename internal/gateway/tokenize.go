@@ -190,11 +190,8 @@ func (r *route) addPrompt(ctx context.Context, c *call, res *upstream.Result) {
 	case counted > 0 && counted != int64(len(ids)):
 		res.Reply.Flaws = append(
 			res.Reply.Flaws,
-			fmt.Sprintf(
-				"the endpoint's path /tokenize returns %d ids for a prompt of %d tokens: left out",
-				len(ids),
-				counted,
-			),
+			fmt.Sprintf("the endpoint's path /tokenize returns %d ids for a prompt of %d tokens: left out",
+				len(ids), counted),
 		)
 	case r.holdMemory(ctx, func() error { return res.Memory.More(idWeight * int64(len(ids))) }) != nil:
 		res.Reply.Flaws = append(

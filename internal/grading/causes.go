@@ -68,11 +68,8 @@ func (g *Grader) checkVerifier(ctx context.Context, job Job, record Record, err 
 	}
 
 	if silent(job, err) && alone.script.ends(record.Script) {
-		return verifierFailed(
-			"the test script (exit code %d) writes no reward without the agent's work too%s",
-			record.Script.ExitCode,
-			afterColon(lastLine(alone.script.stderr)),
-		)
+		return verifierFailed("the test script (exit code %d) writes no reward without the agent's work too%s",
+			record.Script.ExitCode, afterColon(lastLine(alone.script.stderr)))
 	}
 
 	if !mayMiss(job, record) {

@@ -170,16 +170,8 @@ func (g *Grader) grade(ctx context.Context, job Job) (Record, error) {
 			return record, err
 		}
 
-		g.Logger.WarnContext(
-			ctx,
-			"grading again: the host's memory was full",
-			"step",
-			"RunVerifier",
-			"rollout",
-			job.RolloutID,
-			"attempt",
-			job.Attempt,
-		)
+		g.Logger.WarnContext(ctx, "grading again: the host's memory was full", "step", "RunVerifier",
+			"rollout", job.RolloutID, "attempt", job.Attempt)
 
 		if err := g.Sandboxes.Destroy(ctx, job.VerifierID()); err != nil {
 			return record, err

@@ -37,11 +37,8 @@ var decimal = regexp.MustCompile(`^-?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]
 func parseRewards(file string, v rollout.Verifier) (all map[string]float64, reward float64, problem string) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal([]byte(file), &fields); err != nil || len(fields) == 0 || len(fields) > rollout.MaxRewards {
-		return nil, 0, fmt.Sprintf(
-			"reward.json holds %s, not a JSON object of 1 to %d numbers",
-			quoteHead(file),
-			rollout.MaxRewards,
-		)
+		return nil, 0, fmt.Sprintf("reward.json holds %s, not a JSON object of 1 to %d numbers",
+			quoteHead(file), rollout.MaxRewards)
 	}
 
 	all = map[string]float64{}
@@ -75,13 +72,8 @@ func parseRewards(file string, v rollout.Verifier) (all map[string]float64, rewa
 
 	reward = all[name]
 	if least, most := v.Range(); reward < least || reward > most {
-		return all, 0, fmt.Sprintf(
-			"reward.json: %s is %g, outside the task's reward_range [%g, %g]",
-			name,
-			reward,
-			least,
-			most,
-		)
+		return all, 0, fmt.Sprintf("reward.json: %s is %g, outside the task's reward_range [%g, %g]",
+			name, reward, least, most)
 	}
 
 	return all, reward, ""

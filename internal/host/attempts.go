@@ -48,13 +48,8 @@ func (s *Attempts) Acquire(ctx context.Context, id string) (_ context.Context, r
 	case <-ctx.Done():
 		defer leave()
 
-		return nil, nil, fault.Wrap(
-			fault.Unavailable,
-			ctx.Err(),
-			"wait for the previous activity of %s: %v",
-			id,
-			context.Cause(ctx),
-		)
+		return nil, nil, fault.Wrap(fault.Unavailable, ctx.Err(), "wait for the previous activity of %s: %v",
+			id, context.Cause(ctx))
 	}
 }
 

@@ -52,13 +52,8 @@ func (c *Capacity) Claim(ctx context.Context, r Claim) (release func(), err erro
 	}
 
 	if most := c.total(); !r.Size.Within(most) {
-		return nil, fault.New(
-			fault.Exhausted,
-			"sandbox %s asks for %s, more than this host has: %s",
-			r.ID,
-			inWords(r.Size),
-			inWords(most),
-		)
+		return nil, fault.New(fault.Exhausted, "sandbox %s asks for %s, more than this host has: %s",
+			r.ID, inWords(r.Size), inWords(most))
 	}
 
 	mine := c.enqueue(r)
@@ -81,13 +76,8 @@ func (c *Capacity) Claim(ctx context.Context, r Claim) (release func(), err erro
 		case err == nil && !time.Now().Before(until):
 			c.leave(mine, until.Equal(r.Until))
 
-			return nil, fault.New(
-				fault.Exhausted,
-				"sandbox %s asks for %s, more than this host has left of %s",
-				r.ID,
-				inWords(r.Size),
-				inWords(c.total()),
-			)
+			return nil, fault.New(fault.Exhausted, "sandbox %s asks for %s, more than this host has left of %s",
+				r.ID, inWords(r.Size), inWords(c.total()))
 		}
 
 		if err == nil {
@@ -213,13 +203,9 @@ func (c *Capacity) checkShare(owner string, active int) error {
 	}
 
 	if share := max(1, int(c.o.Share*float64(c.o.Slots))); active >= share {
-		return fault.New(
-			fault.Exhausted,
+		return fault.New(fault.Exhausted,
 			"the rollouts of token %q have %d sandboxes on this host, their share of %d (worker.token_share)",
-			owner,
-			active,
-			c.o.Slots,
-		)
+			owner, active, c.o.Slots)
 	}
 
 	return nil

@@ -127,14 +127,8 @@ func (j *Janitor) sweepRoutes(ctx context.Context) error {
 }
 
 func (j *Janitor) remove(ctx context.Context, info driver.Info) error {
-	j.Logger.WarnContext(
-		ctx,
-		"destroying an orphaned sandbox",
-		"sandbox",
-		info.ID,
-		"rollout",
-		info.Labels[driver.LabelRollout],
-	)
+	j.Logger.WarnContext(ctx, "destroying an orphaned sandbox", "sandbox", info.ID,
+		"rollout", info.Labels[driver.LabelRollout])
 
 	if info.Labels[driver.LabelPurpose] == driver.PurposeAgent {
 		if err := j.Routes.Close(ctx, info.ID); err != nil {

@@ -113,14 +113,8 @@ func (t *Takeover) reclaim(ctx context.Context, workflowID string) (activities i
 		default:
 			activities++
 
-			t.Logger.InfoContext(
-				ctx,
-				"retrying an activity of a killed worker",
-				"activity",
-				a.GetActivityType().GetName(),
-				"workflow",
-				workflowID,
-			)
+			t.Logger.InfoContext(ctx, "retrying an activity of a killed worker",
+				"activity", a.GetActivityType().GetName(), "workflow", workflowID)
 		}
 	}
 

@@ -126,12 +126,8 @@ func (s *Store) describe(img v1.Image) (Image, []v1.Layer, error) {
 	}
 
 	if n := len(config.RootFS.DiffIDs); n > s.o.Limits.Layers {
-		return Image{}, nil, fault.New(
-			fault.Invalid,
-			"image: must have at most %d layers, got %d",
-			s.o.Limits.Layers,
-			n,
-		)
+		return Image{}, nil, fault.New(fault.Invalid, "image: must have at most %d layers, got %d",
+			s.o.Limits.Layers, n)
 	}
 
 	id, err := img.ConfigName()
@@ -153,11 +149,9 @@ func (s *Store) describe(img v1.Image) (Image, []v1.Layer, error) {
 	record := recordOf(config, id)
 	for _, d := range config.RootFS.DiffIDs {
 		if data, err := hex.DecodeString(d.Hex); d.Algorithm != "sha256" || err != nil || len(data) != sha256.Size {
-			return record, nil, fault.New(
-				fault.Invalid,
+			return record, nil, fault.New(fault.Invalid,
 				"image: the digest of a layer must be sha256: and 64 hex digits, got %q",
-				d,
-			)
+				d)
 		}
 	}
 
@@ -322,14 +316,8 @@ func (s *Store) sum(i *Image) error {
 	}
 
 	if i.Bytes > s.o.Limits.Bytes || i.Entries > s.o.Limits.Entries {
-		return fault.New(
-			fault.Invalid,
-			"image: must have at most %d bytes in %d entries, got %d bytes in %d entries",
-			s.o.Limits.Bytes,
-			s.o.Limits.Entries,
-			i.Bytes,
-			i.Entries,
-		)
+		return fault.New(fault.Invalid, "image: must have at most %d bytes in %d entries, got %d bytes in %d entries",
+			s.o.Limits.Bytes, s.o.Limits.Entries, i.Bytes, i.Entries)
 	}
 
 	return nil

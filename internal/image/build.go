@@ -90,12 +90,9 @@ func (j BuildJob) run(ctx context.Context, archive string) error {
 		return nil
 	}
 
-	return fault.Wrap(
-		fault.Unavailable,
-		errNoBuilder,
+	return fault.Wrap(fault.Unavailable, errNoBuilder,
 		"build: %s; start one, or build elsewhere and use `rolloutd image import`",
-		strings.Join(missing, ", "),
-	)
+		strings.Join(missing, ", "))
 }
 
 // builder is a program that builds images.

@@ -198,12 +198,8 @@ func imageOf(d *remote.Descriptor) (v1.Image, error) {
 func checkConfig(i v1.Image) error {
 	m, err := i.Manifest()
 	if err == nil && m.Config.Size > maxDocument {
-		err = fault.New(
-			fault.Invalid,
-			"image: its configuration must have at most %d bytes, got %d",
-			maxDocument,
-			m.Config.Size,
-		)
+		err = fault.New(fault.Invalid, "image: its configuration must have at most %d bytes, got %d",
+			maxDocument, m.Config.Size)
 	}
 
 	return err

@@ -58,12 +58,8 @@ func (s *Store) removeUnused(id string) error {
 		err = errors.Join(err, ignoreMissing(os.Remove(s.nameFile(n.Name))))
 	}
 
-	return fault.Wrap(
-		fault.Unavailable,
-		errors.Join(err, ignoreMissing(os.Remove(s.imageFile(id)))),
-		"remove image %s",
-		id,
-	)
+	return fault.Wrap(fault.Unavailable, errors.Join(err, ignoreMissing(os.Remove(s.imageFile(id)))), "remove image %s",
+		id)
 }
 
 // sweepLayers removes layers that belong to no image. The caller holds the store's lock.

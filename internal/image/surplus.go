@@ -31,12 +31,9 @@ func (s *Store) Pin(ctx context.Context, image string, on bool) error {
 		return err
 	}
 
-	return fault.Wrap(
-		fault.Exhausted,
-		s.writeJSON(s.nameFile(full), nameRecord{Name: full, ID: found.ID, Kept: on}),
+	return fault.Wrap(fault.Exhausted, s.writeJSON(s.nameFile(full), nameRecord{Name: full, ID: found.ID, Kept: on}),
 		"keep image %s",
-		full,
-	)
+		full)
 }
 
 // Surplus returns the images that Collect removes, the least recently used first: those without use for the greatest

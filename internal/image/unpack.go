@@ -164,11 +164,8 @@ func (u *unpacker) write(name string, h *tar.Header, content io.Reader) error {
 		}
 
 		if st, err := u.root.Lstat(target); err != nil || st.IsDir() || st.Mode()&fs.ModeDevice != 0 {
-			return fault.New(
-				fault.Invalid,
-				"it is a hard link to %.200q, which is not a file of this layer",
-				h.Linkname,
-			)
+			return fault.New(fault.Invalid, "it is a hard link to %.200q, which is not a file of this layer",
+				h.Linkname)
 		}
 
 		return u.root.Link(target, name)
@@ -199,11 +196,8 @@ func (u *unpacker) keepHeader(name string, h *tar.Header) error {
 	}
 
 	if !u.budget.takeFolder(size) {
-		return fault.New(
-			fault.Invalid,
-			"names and attributes of the image's folders have more than %d bytes",
-			u.budget.Folders,
-		)
+		return fault.New(fault.Invalid, "names and attributes of the image's folders have more than %d bytes",
+			u.budget.Folders)
 	}
 
 	u.dirs.addFolder(strings.Clone(name), kept)
@@ -247,12 +241,8 @@ func (u *unpacker) parents(name string) error {
 	}
 
 	if err := u.root.MkdirAll(dir, 0o755); err != nil {
-		return fault.New(
-			fault.Invalid,
-			"it lies below %.200q, which leads out of the image or is not a folder: %v",
-			dir,
-			err,
-		)
+		return fault.New(fault.Invalid, "it lies below %.200q, which leads out of the image or is not a folder: %v",
+			dir, err)
 	}
 
 	return nil

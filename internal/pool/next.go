@@ -21,13 +21,9 @@ func Next(o Observation) (Plan, error) {
 	case !o.Job.Exists:
 		return start(o, p, "made the job"), nil
 	case o.Job.Owner != o.Spec.Owner:
-		return p, fault.New(
-			fault.Conflict,
+		return p, fault.New(fault.Conflict,
 			"Nomad job %s has the owner %q, and this pool is %q: choose another sandbox_job_id",
-			o.Spec.JobID,
-			o.Job.Owner,
-			o.Spec.Owner,
-		)
+			o.Spec.JobID, o.Job.Owner, o.Spec.Owner)
 	case o.Job.Deploying:
 		p.Why = "changed nothing: a deployment of the job is active"
 		return p, nil

@@ -138,11 +138,8 @@ func (s Spec) Notes() (notes []string) {
 		if s.Image != "" {
 			notes = append(
 				notes,
-				fmt.Sprintf(
-					"sandbox_image has no effect with driver %s: hosts run %s of their node",
-					s.Driver,
-					s.Command,
-				),
+				fmt.Sprintf("sandbox_image has no effect with driver %s: hosts run %s of their node",
+					s.Driver, s.Command),
 			)
 		}
 

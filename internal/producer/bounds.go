@@ -28,12 +28,8 @@ func (b Bounds) Validate() error {
 	case b.Concurrency < 1 || b.Concurrency > maxConcurrency:
 		return fault.Field("concurrency", "must be 1 to %d rollouts at once, got %d", maxConcurrency, b.Concurrency)
 	case b.MaxBatchesOffpolicy < 0 || b.MaxBatchesOffpolicy > maxOffpolicy:
-		return fault.Field(
-			"max_batches_offpolicy",
-			"must be 0 (no bound) to %d, got %d",
-			maxOffpolicy,
-			b.MaxBatchesOffpolicy,
-		)
+		return fault.Field("max_batches_offpolicy", "must be 0 (no bound) to %d, got %d",
+			maxOffpolicy, b.MaxBatchesOffpolicy)
 	case b.TotalSteps < 0 || b.TotalSteps > maxTrainSteps:
 		return fault.Field("total_steps", "must be 0 (no bound) to %d, got %d", maxTrainSteps, b.TotalSteps)
 	}

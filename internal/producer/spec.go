@@ -103,12 +103,9 @@ type GroupFilter struct {
 func (p Spec) Validate() error {
 	switch {
 	case rollout.CheckID(p.ID) != nil || len(p.ID) > maxID:
-		return fault.Field(
-			"producer_id",
+		return fault.Field("producer_id",
 			"must be 1 to %d letters, digits, '_' or '-', beginning with a letter or digit, got %q",
-			maxID,
-			p.ID,
-		)
+			maxID, p.ID)
 	case p.GroupSize < 1 || p.GroupSize > rollout.MaxGroupSize:
 		return fault.Field("group_size", "must be 1 to %d rollouts, got %d", rollout.MaxGroupSize, p.GroupSize)
 	case p.MaxReplacements < 0 || p.MaxReplacements > rollout.MaxReplacements:
@@ -128,12 +125,8 @@ func (p Spec) Validate() error {
 	case p.Filter.MarkStale && p.Filter.MaxVersionLag == nil:
 		return fault.Field("filter.mark_stale", "needs filter.max_version_lag")
 	case p.Filter.MinRollouts < 0 || p.Filter.MinRollouts > p.GroupSize:
-		return fault.Field(
-			"filter.min_rollouts",
-			"must be 0 to group_size (%d), got %d",
-			p.GroupSize,
-			p.Filter.MinRollouts,
-		)
+		return fault.Field("filter.min_rollouts", "must be 0 to group_size (%d), got %d",
+			p.GroupSize, p.Filter.MinRollouts)
 	}
 
 	if err := p.Bounds.Validate(); err != nil {

@@ -35,12 +35,9 @@ func (d DeliverySpec) Validate() error {
 // CheckSink reports what is wrong with the name of a sink. The error's kind is Invalid.
 func CheckSink(name string) error {
 	if CheckID(name) != nil || len(name) > maxSinkName {
-		return fault.Field(
-			"sink",
+		return fault.Field("sink",
 			"must be 1 to %d letters, digits, '_' or '-', beginning with a letter or digit, got %q",
-			maxSinkName,
-			name,
-		)
+			maxSinkName, name)
 	}
 
 	return nil

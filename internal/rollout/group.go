@@ -44,12 +44,9 @@ type GroupSpec struct {
 func (g GroupSpec) Validate() error {
 	switch {
 	case CheckID(g.ID) != nil || len(g.ID) > maxGroupID:
-		return fault.Field(
-			"group_id",
+		return fault.Field("group_id",
 			"must be 1 to %d letters, digits, '_' or '-', beginning with a letter or digit, got %q",
-			maxGroupID,
-			g.ID,
-		)
+			maxGroupID, g.ID)
 	case g.Size < 1 || g.Size > MaxGroupSize:
 		return fault.Field("group_size", "must be 1 to %d rollouts, got %d", MaxGroupSize, g.Size)
 	case g.MaxReplacements < 0 || g.MaxReplacements > MaxReplacements:

@@ -114,12 +114,9 @@ func (r *React) validate() error {
 	case !slices.Contains([]string{ContinueAuto, ContinueTokens, ContinueMessages}, f.Continuation):
 		return oneOf("react.continuation", f.Continuation, ContinueAuto, ContinueTokens, ContinueMessages)
 	case f.Continuation == ContinueTokens && f.Tools == ToolsNative:
-		return fault.Field(
-			"react.continuation",
+		return fault.Field("react.continuation",
 			"%q needs react.tools %q: engines parse native tool calls in chat completions only",
-			ContinueTokens,
-			ToolsHermes,
-		)
+			ContinueTokens, ToolsHermes)
 	case f.MaxSteps < 0 || f.MaxSteps > maxSteps:
 		return fault.Field("react.max_steps", "must be 0 (the default) to %d, got %d", maxSteps, f.MaxSteps)
 	case !(*f.Temperature >= 0 && !math.IsInf(*f.Temperature, 0)):

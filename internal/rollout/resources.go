@@ -47,12 +47,8 @@ func (s Sandbox) CheckMax(most Resources) error {
 	case most.CPU > 0 && s.CPU > most.CPU:
 		return fault.Field("sandbox.cpu", "must be at most %g on this server, got %g", most.CPU, s.CPU)
 	case most.MemoryMiB > 0 && s.MemoryMiB > most.MemoryMiB:
-		return fault.Field(
-			"sandbox.memory_mib",
-			"must be at most %d on this server, got %d",
-			most.MemoryMiB,
-			s.MemoryMiB,
-		)
+		return fault.Field("sandbox.memory_mib", "must be at most %d on this server, got %d",
+			most.MemoryMiB, s.MemoryMiB)
 	case most.DiskMiB > 0 && s.DiskMiB > most.DiskMiB:
 		return fault.Field("sandbox.disk_mib", "must be at most %d on this server, got %d", most.DiskMiB, s.DiskMiB)
 	}

@@ -99,11 +99,8 @@ func (m Model) validSampling() error {
 	case m.Purpose != PurposeAuto && m.Purpose != PurposeTrain && m.Purpose != PurposeEval:
 		return fault.Field("purpose", "must be %q, %q or %q, got %q", "auto", PurposeTrain, PurposeEval, m.Purpose)
 	case m.Purpose == PurposeTrain && !(m.TokenIDs && m.Logprobs):
-		return fault.Field(
-			"purpose",
-			"training needs token ids and log probabilities, which endpoint %q does not give",
-			m.Upstream(),
-		)
+		return fault.Field("purpose", "training needs token ids and log probabilities, which endpoint %q does not give",
+			m.Upstream())
 	case m.Masks():
 		return m.Sampling.masked()
 	case m.Sampling == nil:
@@ -146,25 +143,14 @@ func (s *Sampling) neutral() error {
 		{"presence_penalty", s.PresencePenalty, 0}, {"frequency_penalty", s.FrequencyPenalty, 0},
 	} {
 		if p.v != nil && *p.v != p.neutral {
-			return fault.Field(
-				field+"."+p.name,
-				"must be %g for purpose %q, got %g; purpose %q accepts other values",
-				p.neutral,
-				PurposeTrain,
-				*p.v,
-				PurposeEval,
-			)
+			return fault.Field(field+"."+p.name, "must be %g for purpose %q, got %g; purpose %q accepts other values",
+				p.neutral, PurposeTrain, *p.v, PurposeEval)
 		}
 	}
 
 	if s.TopK != nil && *s.TopK != -1 && *s.TopK != 0 {
-		return fault.Field(
-			field+".top_k",
-			"must be -1 for purpose %q, got %d; purpose %q accepts other values",
-			PurposeTrain,
-			*s.TopK,
-			PurposeEval,
-		)
+		return fault.Field(field+".top_k", "must be -1 for purpose %q, got %d; purpose %q accepts other values",
+			PurposeTrain, *s.TopK, PurposeEval)
 	}
 
 	return s.validate(field)
@@ -200,14 +186,8 @@ func (s *Sampling) validate(field string) error {
 		}
 
 		if v := *p.v; math.IsNaN(v) || v < p.min || v > p.max || p.above && v == p.min {
-			return fault.Field(
-				field+"."+p.name,
-				"must be %s %g and at most %g, got %g",
-				lowest(p.above),
-				p.min,
-				p.max,
-				v,
-			)
+			return fault.Field(field+"."+p.name, "must be %s %g and at most %g, got %g",
+				lowest(p.above), p.min, p.max, v)
 		}
 	}
 

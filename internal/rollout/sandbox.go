@@ -60,12 +60,8 @@ func (s Sandbox) CheckImage() error {
 	}
 
 	if len(s.GradePaths) > maxGradePaths {
-		return fault.Field(
-			"sandbox.grade_paths",
-			"must have at most %d paths, got %d",
-			maxGradePaths,
-			len(s.GradePaths),
-		)
+		return fault.Field("sandbox.grade_paths", "must have at most %d paths, got %d",
+			maxGradePaths, len(s.GradePaths))
 	}
 
 	for _, p := range s.GradePaths {
@@ -95,30 +91,19 @@ func (s Sandbox) CheckBackend(backend string) error {
 	case backend != BackendE2B:
 		return nil
 	case s.User != "":
-		return fault.Field(
-			"sandbox.user",
-			"%q is not possible on the backend %s: use the backend local or docker",
-			s.User,
-			backend,
-		)
+		return fault.Field("sandbox.user", "%q is not possible on the backend %s: use the backend local or docker",
+			s.User, backend)
 	case s.Workdir != "":
-		return fault.Field(
-			"sandbox.workdir",
+		return fault.Field("sandbox.workdir",
 			"a folder of the image cannot be the workdir on the backend %s: use the backend local or docker",
-			backend,
-		)
+			backend)
 	case len(s.GradePaths) > 0:
-		return fault.Field(
-			"sandbox.grade_paths",
+		return fault.Field("sandbox.grade_paths",
 			"folders of the image cannot be graded on the backend %s: use the backend local or docker",
-			backend,
-		)
+			backend)
 	case s.ImageEnv:
-		return fault.Field(
-			"sandbox.image_env",
-			"is not possible on the backend %s: use the backend local or docker",
-			backend,
-		)
+		return fault.Field("sandbox.image_env", "is not possible on the backend %s: use the backend local or docker",
+			backend)
 	case len(s.Env) > 0:
 		return fault.Field("sandbox.env", "is not possible on the backend %s: use the backend local or docker", backend)
 	}

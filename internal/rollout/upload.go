@@ -16,11 +16,8 @@ var uploadDigest = regexp.MustCompile(`^[0-9a-f]{64}$`)
 // CheckUpload refuses a digest that is not a SHA-256 in hex.
 func CheckUpload(digest string) error {
 	if !uploadDigest.MatchString(digest) {
-		return fault.Field(
-			"uploads",
-			"must be the SHA-256 of an uploaded file as 64 lower-case hex digits, got %q",
-			digest,
-		)
+		return fault.Field("uploads", "must be the SHA-256 of an uploaded file as 64 lower-case hex digits, got %q",
+			digest)
 	}
 
 	return nil

@@ -80,11 +80,9 @@ func (s Spec) validImage() error {
 // CheckID refuses an invalid rollout id.
 func CheckID(id string) error {
 	if !idPattern.MatchString(id) {
-		return fault.Field(
-			"rollout_id",
+		return fault.Field("rollout_id",
 			"must be 1 to 64 letters, digits, '_' or '-', beginning with a letter or digit, got %q",
-			id,
-		)
+			id)
 	}
 
 	return nil
@@ -101,13 +99,9 @@ func (s Spec) validAgent() error {
 	case s.Agent == AgentOracle && len(s.Task.Solution)+len(s.Task.Steps) == 0:
 		return fault.Field("solution", "must have at least one command for the agent %q", AgentOracle)
 	case s.Agent == AgentReact && s.Mode == BlackBox:
-		return fault.Field(
-			"mode",
+		return fault.Field("mode",
 			"must be %q for the agent %q, which continues from the recorded model calls after a crash; got %q",
-			TransparentProxy,
-			AgentReact,
-			s.Mode,
-		)
+			TransparentProxy, AgentReact, s.Mode)
 	case s.Agent == AgentReact:
 		return s.React.validate()
 	case s.Agent == AgentInteractive:
@@ -129,11 +123,9 @@ func (s Spec) validModel() error {
 // validCost refuses a bound on the cost without a price, and a negative price.
 func (s Spec) validCost() error {
 	if s.Limits.Cost > 0 && s.Model.Price == nil {
-		return fault.Field(
-			"limits.cost",
+		return fault.Field("limits.cost",
 			"needs the price of the model %q: set the argument price, or the setting prices",
-			s.Model.Name,
-		)
+			s.Model.Name)
 	}
 
 	if p := s.Model.Price; p != nil && !p.Valid() {
@@ -204,12 +196,9 @@ func (t Task) checkSize() error {
 	n, largest := t.inlineSize(verifier)
 	switch uploaded := sizeOf(files); {
 	case n > MaxTaskBytes:
-		return fault.Field(
-			largest,
+		return fault.Field(largest,
 			"instruction, setup, solution, steps and verifier with its files must be at most %d bytes together, got %d",
-			MaxTaskBytes,
-			n,
-		)
+			MaxTaskBytes, n)
 	case uploaded > MaxUploadBytes:
 		return fault.Field("upload_files", "must be at most %d bytes together, got %d", MaxUploadBytes, uploaded)
 	case len(files)+len(t.Uploads) > maxFiles:
@@ -292,13 +281,8 @@ func FilePath(name string) (string, error) {
 	case name == "" || strings.HasSuffix(name, "/") || strings.ContainsRune(name, 0):
 		return "", fault.Field("upload_files", "must have paths of files, got %q", name)
 	case !strings.HasPrefix(clean, Home+"/") || clean == Workdir:
-		return "", fault.Field(
-			"upload_files",
-			"must have paths below %s (relative ones are below %s), got %q",
-			Home,
-			Workdir,
-			name,
-		)
+		return "", fault.Field("upload_files", "must have paths below %s (relative ones are below %s), got %q",
+			Home, Workdir, name)
 	}
 
 	return clean, nil

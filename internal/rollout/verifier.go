@@ -167,12 +167,9 @@ func TestFileName(name string) (string, error) {
 	case name == "" || strings.HasSuffix(name, "/") || strings.ContainsRune(name, 0) || clean == ".":
 		return "", fault.Field("test_files", "must have paths of files, got %q", name)
 	case path.IsAbs(clean) || clean == ".." || strings.HasPrefix(clean, "../"):
-		return "", fault.Field(
-			"test_files",
+		return "", fault.Field("test_files",
 			"must have paths relative to the tests folder, or absolute below %s; got %q",
-			TestsDir,
-			name,
-		)
+			TestsDir, name)
 	}
 
 	return clean, nil
@@ -271,12 +268,8 @@ func (v Verifier) validate() error {
 		}
 
 		if other, ok := seen[name]; ok {
-			return fault.Field(
-				"test_files",
-				"must have one name for each file: %q is also the file of %s",
-				given,
-				other,
-			)
+			return fault.Field("test_files", "must have one name for each file: %q is also the file of %s",
+				given, other)
 		}
 
 		seen[name] = given

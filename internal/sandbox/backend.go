@@ -230,11 +230,9 @@ func checkID(id string) error {
 	}
 
 	if !ok {
-		return fault.Field(
-			"sandbox id",
+		return fault.Field("sandbox id",
 			"%q must be 1 to 100 letters, digits, '.', '_' or '-', the first a letter or digit",
-			id,
-		)
+			id)
 	}
 
 	return nil

@@ -86,28 +86,16 @@ func (b *watchedBody) Close() error {
 // request either, so that its slot is free and the attempt ends: the error is then a fault.SandboxLost.
 func (s *Sandbox) endSilent(ctx context.Context, c call) error {
 	if s.answers(ctx) {
-		return fault.New(
-			fault.Unavailable,
-			"sandbox %q: %s %s: no progress for %s",
-			s.id,
-			c.method,
-			c.path,
-			s.backend.silence,
-		)
+		return fault.New(fault.Unavailable, "sandbox %q: %s %s: no progress for %s",
+			s.id, c.method, c.path, s.backend.silence)
 	}
 
 	if ctx.Err() != nil {
 		return contextual(ctx, fault.New(fault.Unavailable, "sandbox %q: %s %s", s.id, c.method, c.path))
 	}
 
-	s.backend.log.WarnContext(
-		ctx,
-		"destroying a sandbox that does not answer",
-		"sandbox",
-		s.id,
-		"request",
-		c.method+" "+c.path,
-	)
+	s.backend.log.WarnContext(ctx, "destroying a sandbox that does not answer", "sandbox", s.id,
+		"request", c.method+" "+c.path)
 
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), destroyTime)
 	defer cancel()
@@ -116,12 +104,8 @@ func (s *Sandbox) endSilent(ctx context.Context, c call) error {
 		return fault.Wrap(fault.Unavailable, err, "destroy sandbox %q, which does not answer", s.id)
 	}
 
-	return fault.New(
-		fault.SandboxLost,
-		"sandbox %q did not answer for %s and was destroyed",
-		s.id,
-		s.backend.silence+s.backend.proof,
-	)
+	return fault.New(fault.SandboxLost, "sandbox %q did not answer for %s and was destroyed",
+		s.id, s.backend.silence+s.backend.proof)
 }
 
 // answers reports whether sandboxd answers on a new connection.

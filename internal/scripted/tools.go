@@ -78,11 +78,8 @@ func shellCommand(c ToolCall) (string, bool) {
 	case "read":
 		return "cat " + path, true
 	case "write":
-		return fmt.Sprintf(
-			"cat > %s <<'END_OF_FILE'\n%s\nEND_OF_FILE",
-			path,
-			strings.TrimSuffix(arg("content"), "\n"),
-		), true
+		return fmt.Sprintf("cat > %s <<'END_OF_FILE'\n%s\nEND_OF_FILE",
+			path, strings.TrimSuffix(arg("content"), "\n")), true
 	case "edit":
 		return fmt.Sprintf(
 			"python3 -c 'import sys; path, old, new = sys.argv[1:]; text = open(path).read(); assert text.count(old) == 1; "+

@@ -78,11 +78,8 @@ func (t Turn) validate(at string) []error {
 	default:
 		errs = append(
 			errs,
-			fmt.Errorf(
-				"%s.finish_reason: must be stop, length, tool_calls or content_filter, got %q",
-				at,
-				t.FinishReason,
-			),
+			fmt.Errorf("%s.finish_reason: must be stop, length, tool_calls or content_filter, got %q",
+				at, t.FinishReason),
 		)
 	}
 

@@ -53,12 +53,9 @@ func (s *Store) Full(ctx context.Context) error {
 	}
 
 	if size >= s.quota.MaxBytes {
-		return fault.New(
-			fault.Exhausted,
+		return fault.New(fault.Exhausted,
 			"store is full: it holds %d MiB, store.max_mib is %d; delete old rollouts or raise it",
-			size>>20,
-			s.quota.MaxBytes>>20,
-		)
+			size>>20, s.quota.MaxBytes>>20)
 	}
 
 	return nil
@@ -77,19 +74,12 @@ func (s *Store) fullDisk() error {
 	free := int64(fs.Bavail) * fs.Bsize
 	switch {
 	case free < s.quota.MinFreeBytes:
-		return fault.New(
-			fault.Exhausted,
+		return fault.New(fault.Exhausted,
 			"store is full: its disk has %d MiB left, store.min_free_mib is %d; free space or lower it",
-			free>>20,
-			s.quota.MinFreeBytes>>20,
-		)
+			free>>20, s.quota.MinFreeBytes>>20)
 	case fs.Files > 0 && fs.Ffree < fs.Files/100:
-		return fault.New(
-			fault.Exhausted,
-			"store is full: its disk has %d of %d inodes left; delete files",
-			fs.Ffree,
-			fs.Files,
-		)
+		return fault.New(fault.Exhausted, "store is full: its disk has %d of %d inodes left; delete files",
+			fs.Ffree, fs.Files)
 	}
 
 	return nil

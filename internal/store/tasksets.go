@@ -39,11 +39,9 @@ func (s *Store) PutTasks(ctx context.Context, tasks iter.Seq2[rollout.Spec, erro
 		}
 
 		if text.Len() > maxSet {
-			return rollout.SetRef{}, fault.Field(
-				"tasks",
+			return rollout.SetRef{}, fault.Field("tasks",
 				"must have instructions, setup and verifiers of at most %d MiB together",
-				maxSet>>20,
-			)
+				maxSet>>20)
 		}
 
 		ends = append(ends, text.Len())
@@ -89,14 +87,8 @@ func (s *Store) Task(ctx context.Context, ref rollout.TaskRef) (rollout.Spec, er
 
 	start, end := binary.BigEndian.Uint64(at), binary.BigEndian.Uint64(at[8:])
 	if end < start || end-start > maxTask || end > 2*maxSet {
-		return spec, fault.New(
-			fault.Invalid,
-			"read %q: the blob is damaged: task %d cannot have the offsets %d to %d",
-			ref.Set.Key,
-			ref.Index,
-			start,
-			end,
-		)
+		return spec, fault.New(fault.Invalid, "read %q: the blob is damaged: task %d cannot have the offsets %d to %d",
+			ref.Set.Key, ref.Index, start, end)
 	}
 
 	text, err := s.part(ctx, ref.Set.Key, int64(start), int64(end-start))

@@ -100,11 +100,9 @@ type checked struct {
 func (c *checked) Read(p []byte) (int, error) {
 	n, err := c.r.Read(p)
 	if c.left -= int64(n); c.left < 0 {
-		return 0, fault.New(
-			fault.Exhausted,
+		return 0, fault.New(fault.Exhausted,
 			"upload: a file must be at most %d MiB, and the files of a token together at most serve.uploads_mib",
-			rollout.MaxUploadBytes>>20,
-		)
+			rollout.MaxUploadBytes>>20)
 	}
 
 	c.sum.Write(p[:n])

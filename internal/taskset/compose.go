@@ -580,13 +580,7 @@ func (c *composeReader) checkCondition(at, name, condition string) {
 	case condition == serviceHealthy && (on.Healthcheck == nil || on.Healthcheck.Disable):
 		c.refuseField(field, "%s needs services.%s.healthcheck: that of an image is not read", condition, name)
 	case condition != serviceStarted && condition != serviceHealthy && condition != serviceCompleted:
-		c.refuseField(
-			field+".condition",
-			"must be %s, %s or %s, got %q",
-			serviceStarted,
-			serviceHealthy,
-			serviceCompleted,
-			condition,
-		)
+		c.refuseField(field+".condition", "must be %s, %s or %s, got %q",
+			serviceStarted, serviceHealthy, serviceCompleted, condition)
 	}
 }

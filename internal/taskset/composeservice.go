@@ -95,11 +95,8 @@ func (c *composeReader) volumes(at string, given []composeVolume) []rollout.Volu
 		switch _, declared := c.file.Volumes[v.Source]; {
 		case v.Type == "bind" && strings.HasPrefix(v.Source, harborMount):
 		case v.Type != "volume":
-			c.refuseField(
-				field,
-				"a %s is not supported: copy the files in a Dockerfile",
-				cmp.Or(v.Type, "volume without a type"),
-			)
+			c.refuseField(field, "a %s is not supported: copy the files in a Dockerfile",
+				cmp.Or(v.Type, "volume without a type"))
 		case v.Source == "":
 		case !declared:
 			c.refuseField(field, "there is no volume %q in volumes", v.Source)

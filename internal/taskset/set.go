@@ -66,19 +66,15 @@ func Open(path string) (*Set, error) {
 			read:   func() (Task, error) { return OpenFile(path) },
 		})
 	default:
-		err = fault.New(
-			fault.Invalid,
+		err = fault.New(fault.Invalid,
 			"task set %s: must be a folder, a file of JSON lines (.jsonl) or a task file (.yaml)",
-			path,
-		)
+			path)
 	}
 
 	if err == nil && len(s.items) == 0 {
-		err = fault.New(
-			fault.Invalid,
+		err = fault.New(fault.Invalid,
 			"task set %s has no tasks: it must have task files (.yaml), Harbor tasks (task.toml) or JSON lines",
-			path,
-		)
+			path)
 	}
 
 	if err != nil {
@@ -149,13 +145,8 @@ func (s *Set) Tasks(chosen []int) ([]Task, error) {
 // addTask appends a task. A second task of the same name is kept as a broken task.
 func (s *Set) addTask(it item) {
 	if first, ok := s.index[it.name]; ok && it.err == nil {
-		it.err = fault.New(
-			fault.Invalid,
-			"%s: id: %q is also the id of the task at %s",
-			it.source,
-			it.name,
-			s.items[first].source,
-		)
+		it.err = fault.New(fault.Invalid, "%s: id: %q is also the id of the task at %s",
+			it.source, it.name, s.items[first].source)
 	} else if !ok {
 		s.index[it.name] = len(s.items)
 	}

@@ -106,11 +106,9 @@ func lacking(have map[string]enumspb.IndexedValueType) (map[string]enumspb.Index
 	}
 
 	if len(wrong) > 0 {
-		return nil, fault.New(
-			fault.Conflict,
+		return nil, fault.New(fault.Conflict,
 			"search attributes of another type: %s: remove them (temporal operator search-attribute remove)",
-			strings.Join(wrong, "; "),
-		)
+			strings.Join(wrong, "; "))
 	}
 
 	return missing, nil

@@ -156,13 +156,9 @@ func (s *Selection) addTools(b *bound, server Server, list []Definition) error {
 		}
 
 		if s.registry.tools[d.Name] != nil || b.find(d.Name) != nil {
-			return fault.New(
-				fault.Invalid,
+			return fault.New(fault.Invalid,
 				"toolset %q: another tool is called %q as well: set tools.servers.%s.prefix",
-				server.Name,
-				d.Name,
-				server.Name,
-			)
+				server.Name, d.Name, server.Name)
 		}
 
 		b.tools = append(b.tools, c)

@@ -48,15 +48,9 @@ func checkServerTool(d Definition, s Source) (*checked, error) {
 	case !namePattern.MatchString(d.Name):
 		return nil, fault.New(fault.Invalid, "tool %.100q: a name has 1 to 64 letters, digits, '_' or '-'", d.Name)
 	case len(d.Description) > maxDescription || len(d.Parameters) > maxParameters:
-		return nil, fault.New(
-			fault.Invalid,
+		return nil, fault.New(fault.Invalid,
 			"tool %q: the description may have at most %d bytes and the schema %d, got %d and %d",
-			d.Name,
-			maxDescription,
-			maxParameters,
-			len(d.Description),
-			len(d.Parameters),
-		)
+			d.Name, maxDescription, maxParameters, len(d.Description), len(d.Parameters))
 	}
 
 	return newChecked(&serverTool{definition: d, source: s})

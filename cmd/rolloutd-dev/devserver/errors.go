@@ -16,11 +16,8 @@ func (e *InUseError) Error() string {
 		owner = e.Owner
 	}
 
-	return fmt.Sprintf(
-		"%s is in use by %s; stop that one first, or give this one its own folder with --data",
-		e.Database,
-		owner,
-	)
+	return fmt.Sprintf("%s is in use by %s; stop that one first, or give this one its own folder with --data",
+		e.Database, owner)
 }
 
 // SchemaError means that the folder holds a database that this build cannot read.

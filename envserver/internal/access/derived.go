@@ -97,12 +97,8 @@ func (i ids) checkMembers(ctx context.Context, g rollout.GroupSpec) error {
 				return err
 			}
 
-			return fault.New(
-				fault.Conflict,
-				"group_id: the id %q of a rollout of group %q is taken: choose another",
-				id,
-				g.ID,
-			)
+			return fault.New(fault.Conflict, "group_id: the id %q of a rollout of group %q is taken: choose another",
+				id, g.ID)
 		})
 	}
 

@@ -132,12 +132,8 @@ func (c *coercer) object(path string, s *jsonschema.Schema, obj map[string]any, 
 
 	for _, name := range slices.Sorted(maps.Keys(obj)) {
 		if s.Properties[name] == nil {
-			c.refuse(
-				join(path, name),
-				"unknown argument: %s takes %s",
-				c.owner(path),
-				strings.Join(s.PropertyOrder, ", "),
-			)
+			c.refuse(join(path, name), "unknown argument: %s takes %s",
+				c.owner(path), strings.Join(s.PropertyOrder, ", "))
 		}
 	}
 }

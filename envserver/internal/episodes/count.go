@@ -80,11 +80,8 @@ func (p *Player) counts(ctx context.Context, id string) (s episode.Status, final
 func (p *Player) withoutLog(ctx context.Context, id string) (episode.Status, bool, error) {
 	state, err := p.o.Rollouts.State(ctx, id)
 	if err == nil && !state.Done() {
-		err = fault.New(
-			fault.Unavailable,
-			"the steps of the episode are not known until it is graded (%s)",
-			state.Phase,
-		)
+		err = fault.New(fault.Unavailable, "the steps of the episode are not known until it is graded (%s)",
+			state.Phase)
 	}
 
 	return episode.Status{}, true, err

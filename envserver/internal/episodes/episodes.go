@@ -362,11 +362,8 @@ func (p *Player) opened(ctx context.Context, sess *session.Session) (*session.Pl
 
 func over(playing *session.Playing) Outcome {
 	return Outcome{
-		Err: fault.New(
-			fault.Conflict,
-			"the episode has ended (%s): a reset, or a new session, begins another",
-			playing.Outcome,
-		),
+		Err: fault.New(fault.Conflict, "the episode has ended (%s): a reset, or a new session, begins another",
+			playing.Outcome),
 		Done:   true,
 		Reward: playing.Reward,
 	}

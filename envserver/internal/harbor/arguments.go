@@ -104,22 +104,15 @@ func (e *Env) check(a runArgs) error {
 	switch {
 	case !slices.Contains(e.harnesses(), a.Harness):
 		return &harnessError{
-			fault.Field(
-				"harness",
-				"no harness %q: must be one of %s",
-				text.Head(a.Harness, maxName),
-				strings.Join(e.harnesses(), ", "),
-			),
+			fault.Field("harness", "no harness %q: must be one of %s",
+				text.Head(a.Harness, maxName), strings.Join(e.harnesses(), ", ")),
 		}
 	case !slices.Contains(e.o.Backends, a.Sandbox) && !slices.Contains(harborSandboxes, a.Sandbox):
 		return fault.Field("sandbox", "no sandbox %q: must be one of %s, or a name of Harbor's for the first of them",
 			text.Head(a.Sandbox, maxName), strings.Join(e.o.Backends, ", "))
 	case !known:
-		return fault.Field(
-			"provider",
-			"unknown upstream provider %q: must be openai, vllm, hf or anthropic",
-			text.Head(a.Provider, maxName),
-		)
+		return fault.Field("provider", "unknown upstream provider %q: must be openai, vllm, hf or anthropic",
+			text.Head(a.Provider, maxName))
 	case a.AgentTimeout < 0:
 		return fault.Field("agent_timeout_sec", "must not be negative, got %g", a.AgentTimeout)
 	case a.StepLimit < 0:

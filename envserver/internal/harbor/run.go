@@ -59,12 +59,9 @@ func (e *Env) run(ctx context.Context, c tools.Call) (*tools.Text, error) {
 	case err != nil:
 		return nil, err
 	case len(text.JSON) > maxText:
-		return nil, fault.New(
-			fault.Exhausted,
+		return nil, fault.New(fault.Exhausted,
 			"the result has more than %d MiB: read the trace from /rollouts/%s/trace",
-			maxText>>20,
-			head.ID,
-		)
+			maxText>>20, head.ID)
 	}
 	// only Quoted is sent
 	text.JSON = nil

@@ -42,12 +42,8 @@ func (s *sets) find(split string) (*taskset.Set, string, error) {
 	case split == "":
 		split = s.names[0]
 	case !slices.Contains(s.names, split):
-		return nil, "", fault.New(
-			fault.NotFound,
-			"unknown split %q: must be one of %s",
-			text.Head(split, maxName),
-			strings.Join(s.names, ", "),
-		)
+		return nil, "", fault.New(fault.NotFound, "unknown split %q: must be one of %s",
+			text.Head(split, maxName), strings.Join(s.names, ", "))
 	}
 
 	s.mu.Lock()
@@ -161,11 +157,9 @@ func (s *sets) refs(split string, start, stop *int) ([]Ref, error) {
 	for i := from; i < to; i++ {
 		r := s.ref(set, split, i)
 		if size += len(r.Instruction) + len(r.TaskID); size > maxRefs {
-			return nil, fault.New(
-				fault.Exhausted,
+			return nil, fault.New(fault.Exhausted,
 				"the tasks have more than %d MiB of instructions: ask for a range of them",
-				maxRefs>>20,
-			)
+				maxRefs>>20)
 		}
 
 		all = append(all, r)

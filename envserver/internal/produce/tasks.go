@@ -197,11 +197,8 @@ func inlineTasks(all []any) iter.Seq2[string, error] {
 func (m *Starter) openSet(src taskSource) (*taskset.Set, []int, error) {
 	path, ok := m.TaskSets[src.set]
 	if !ok {
-		return nil, nil, fault.Field(
-			"task_set",
-			"no task set %q is configured (task_sets in the configuration)",
-			src.set,
-		)
+		return nil, nil, fault.Field("task_set", "no task set %q is configured (task_sets in the configuration)",
+			src.set)
 	}
 
 	sel := taskset.Selection{}

@@ -87,13 +87,8 @@ func (a *API) getTrajectory(w http.ResponseWriter, r *http.Request) {
 func (a *API) getGroupTrajectory(w http.ResponseWriter, r *http.Request) {
 	g, err := a.Groups.Group(r.Context(), chi.URLParam(r, "id"))
 	if err == nil && !g.Done() {
-		err = fault.New(
-			fault.Conflict,
-			"group %s is not done yet (%d of %d members): ask again",
-			g.ID,
-			g.Finished(),
-			g.Size,
-		)
+		err = fault.New(fault.Conflict, "group %s is not done yet (%d of %d members): ask again",
+			g.ID, g.Finished(), g.Size)
 	}
 
 	if err != nil {
@@ -248,11 +243,9 @@ func (a *API) scored(ctx context.Context, done []rollout.State, choice choice) (
 		}
 
 		if room -= t.Tokens(); room < 0 {
-			return nil, fault.New(
-				fault.Exhausted,
+			return nil, fault.New(fault.Exhausted,
 				"the sequences of this group have more than %d tokens: ask for each rollout's",
-				sequence.MaxTokens,
-			)
+				sequence.MaxTokens)
 		}
 
 		all = append(all, formats.Scored{RolloutID: state.ID, Reward: state.Reward, Rewards: rewards, Trajectory: t})

@@ -23,22 +23,14 @@ const goneReason = "the client went away (on_disconnect: abort)"
 func interrupted(ctx context.Context, c Call, rolloutID string) error {
 	hint := ""
 	if rolloutID != "" {
-		hint = fmt.Sprintf(
-			"; rollout %s goes on: call finalize_rollout with rollout_id %q for its result",
-			rolloutID,
-			rolloutID,
-		)
+		hint = fmt.Sprintf("; rollout %s goes on: call finalize_rollout with rollout_id %q for its result",
+			rolloutID, rolloutID)
 	}
 
 	switch cause := context.Cause(ctx); {
 	case errors.Is(cause, errLimit):
-		return fault.New(
-			fault.Timeout,
-			"Tool '%s' timed out after %s seconds%s",
-			c.Tool,
-			pythonFloat(c.Limit.Seconds()),
-			hint,
-		)
+		return fault.New(fault.Timeout, "Tool '%s' timed out after %s seconds%s",
+			c.Tool, pythonFloat(c.Limit.Seconds()), hint)
 	case errors.Is(cause, ErrGone):
 		return fault.New(fault.Aborted, "%v during tool '%s'%s", cause, c.Tool, hint)
 	default:

@@ -61,12 +61,8 @@ type EpisodeArgs struct {
 func (t *Table) episode(a RolloutArgs) (*rollout.Episode, error) {
 	switch {
 	case a.Agent != rollout.AgentInteractive && a.Episode != nil:
-		return nil, fault.Field(
-			"episode",
-			"configures the agent %q, and the agent is %q",
-			rollout.AgentInteractive,
-			a.Agent,
-		)
+		return nil, fault.Field("episode", "configures the agent %q, and the agent is %q",
+			rollout.AgentInteractive, a.Agent)
 	case a.Agent != rollout.AgentInteractive:
 		return nil, nil
 	case a.Episode == nil:

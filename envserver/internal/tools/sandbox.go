@@ -114,11 +114,9 @@ func checkMCP(s rollout.Sandbox) error {
 
 	for i := range s.MCPServers {
 		if address := s.RemoteMCP(i); address != "" && !reached.Covers(address) {
-			return fault.Field(
-				fmt.Sprintf("sandbox.mcp_servers[%d].url", i),
+			return fault.Field(fmt.Sprintf("sandbox.mcp_servers[%d].url", i),
 				"%s is neither a service beside the agent nor a host that it may reach: name it in network.agent",
-				address,
-			)
+				address)
 		}
 	}
 
@@ -181,12 +179,8 @@ func memory(ask SandboxArgs) (int, error) {
 
 	mib := int(bytes / units.MiB)
 	if ask.MemoryMiB != 0 && ask.MemoryMiB != mib {
-		return 0, fault.Field(
-			"sandbox.memory",
-			"is %q but sandbox.memory_mib is %d: give one of them",
-			ask.Memory,
-			ask.MemoryMiB,
-		)
+		return 0, fault.Field("sandbox.memory", "is %q but sandbox.memory_mib is %d: give one of them",
+			ask.Memory, ask.MemoryMiB)
 	}
 
 	return mib, nil

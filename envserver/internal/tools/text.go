@@ -82,11 +82,8 @@ func (t *Table) read(ctx context.Context, id string) (*Text, error) {
 	case err != nil:
 		return nil, fault.Wrap(fault.Unavailable, err, "read the result of %q", id)
 	case len(raw) > maxResult:
-		return nil, fault.New(
-			fault.Exhausted,
-			"%s",
-			fmt.Sprintf("the result has more than %d MiB: read it from /rollouts/%s/result", maxResult>>20, id),
-		)
+		return nil, fault.New(fault.Exhausted, "%s",
+			fmt.Sprintf("the result has more than %d MiB: read it from /rollouts/%s/result", maxResult>>20, id))
 	}
 
 	return &Text{Quoted: jsonvalue.Quote(raw)}, nil

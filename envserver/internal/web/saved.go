@@ -166,11 +166,8 @@ func (a *savedAnswer) WriteHeader(status int) {
 	}
 
 	a.status = status
-	a.err = a.page.write(fmt.Sprintf(
-		`<script type="text/plain" data-path="%s" data-status="%d">`,
-		html.EscapeString(a.path),
-		status,
-	))
+	a.err = a.page.write(fmt.Sprintf(`<script type="text/plain" data-path="%s" data-status="%d">`,
+		html.EscapeString(a.path), status))
 	a.base64 = base64.NewEncoder(base64.StdEncoding, counted{a.page})
 	a.gzip = gzip.NewWriter(a.base64)
 }

@@ -22,22 +22,8 @@ func (a *Agent) npmInstall(ctx context.Context, dir string) error {
 		return err
 	}
 
-	cmd := exec.CommandContext(
-		ctx,
-		a.o.NPM,
-		"install",
-		"--prefix",
-		dir,
-		"--ignore-scripts",
-		"--omit=optional",
-		"--omit=dev",
-		"--no-audit",
-		"--no-fund",
-		"--no-save",
-		"--loglevel",
-		"error",
-		a.Package,
-	)
+	cmd := exec.CommandContext(ctx, a.o.NPM, "install", "--prefix", dir, "--ignore-scripts", "--omit=optional",
+		"--omit=dev", "--no-audit", "--no-fund", "--no-save", "--loglevel", "error", a.Package)
 	cmd.Dir = dir
 	// npm's children may hold the pipe
 	cmd.WaitDelay = 5 * time.Second
@@ -48,13 +34,9 @@ func (a *Agent) npmInstall(ctx context.Context, dir string) error {
 	}
 
 	if err != nil {
-		return fault.Wrap(
-			fault.Unavailable,
-			err,
+		return fault.Wrap(fault.Unavailable, err,
 			"`npm install %s` failed; is the npm registry reachable from here? npm said: %s",
-			a.Package,
-			bytes.TrimSpace(out[max(0, len(out)-1000):]),
-		)
+			a.Package, bytes.TrimSpace(out[max(0, len(out)-1000):]))
 	}
 
 	return a.verify(dir)
@@ -81,13 +63,8 @@ func (a *Agent) verify(dir string) error {
 
 	name := a.Package[:strings.LastIndex(a.Package, "@")]
 	if got := lock.Packages["node_modules/"+name].Integrity; got != pinned {
-		return fault.New(
-			fault.Conflict,
-			"%s is not the pinned package: its integrity must be %q, got %q",
-			a.Package,
-			pinned,
-			got,
-		)
+		return fault.New(fault.Conflict, "%s is not the pinned package: its integrity must be %q, got %q",
+			a.Package, pinned, got)
 	}
 
 	return nil

@@ -32,12 +32,9 @@ func (s Spec) checkPlaceholders() error {
 
 			for _, found := range placeholderPattern.FindAllStringSubmatch(value, -1) {
 				if !slices.Contains(placeholders(), found[1]) {
-					return fault.Field(
-						field,
+					return fault.Field(field,
 						"must have no placeholders but %s, got %s; write other braces with a space, such as { print }",
-						strings.Join(placeholders(), ", "),
-						found[1],
-					)
+						strings.Join(placeholders(), ", "), found[1])
 				}
 			}
 		}

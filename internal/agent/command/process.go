@@ -34,13 +34,9 @@ func (a *Agent) process(ctx context.Context, sb agent.Sandbox, job agent.Job) (w
 	}
 
 	if a.uses("{instruction}") && len(job.Instruction) > maxArgument {
-		return wire.Process{}, fault.Field(
-			"instruction",
+		return wire.Process{}, fault.Field("instruction",
 			"must be at most %d bytes for agent %s, which takes it as an argument; got %d",
-			maxArgument,
-			a.Name,
-			len(job.Instruction),
-		)
+			maxArgument, a.Name, len(job.Instruction))
 	}
 
 	fill := a.filler(dir, job)

@@ -104,11 +104,8 @@ func (a *Agent) Process(ctx context.Context, env agent.Env, job agent.Job, args 
 	}
 
 	if dir == "" {
-		return wire.Process{}, fault.New(
-			fault.NotFound,
-			"opencode %s is not in the sandbox: Install comes before Open",
-			a.binary.Version(),
-		)
+		return wire.Process{}, fault.New(fault.NotFound, "opencode %s is not in the sandbox: Install comes before Open",
+			a.binary.Version())
 	}
 
 	return wire.Process{

@@ -96,14 +96,8 @@ func (c api) do(ctx context.Context, method, path string, in any, read func(io.R
 	if res.StatusCode >= 300 {
 		text, _ := io.ReadAll(io.LimitReader(res.Body, maxError))
 
-		return fault.New(
-			kindOfStatus(res.StatusCode),
-			"opencode answered %s %s with %s: %.500s",
-			method,
-			path,
-			res.Status,
-			text,
-		)
+		return fault.New(kindOfStatus(res.StatusCode), "opencode answered %s %s with %s: %.500s",
+			method, path, res.Status, text)
 	}
 
 	body := &errorReader{r: res.Body}

@@ -129,12 +129,6 @@ func (r *run) checkServers(servers map[string]mcpStatus) error {
 	name := r.job.MCPServers[i].Name
 	why := strings.TrimSpace(servers[name].Status + " " + servers[name].Error)
 
-	return fault.New(
-		fault.SetupFailed,
-		"sandbox.mcp_servers[%d]: server %q is not connected: %.*s",
-		i,
-		name,
-		mcpExcerpt,
-		why,
-	)
+	return fault.New(fault.SetupFailed, "sandbox.mcp_servers[%d]: server %q is not connected: %.*s",
+		i, name, mcpExcerpt, why)
 }

@@ -215,14 +215,8 @@ func (l *loop) call(ctx context.Context, s *step, i int) (tool.Result, error) {
 
 		retryable := fault.Is(err, fault.Unavailable) || fault.Is(err, fault.ToolServerFailed)
 		if !retryable || try == toolTries || sleep(ctx, pause) != nil {
-			return tool.Result{}, fault.Wrap(
-				fault.KindOf(err),
-				err,
-				"tool %s, call %d of step %d",
-				c.Name,
-				i+1,
-				s.number,
-			)
+			return tool.Result{}, fault.Wrap(fault.KindOf(err), err, "tool %s, call %d of step %d",
+				c.Name, i+1, s.number)
 		}
 	}
 }

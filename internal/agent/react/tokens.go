@@ -159,12 +159,9 @@ func (c *byTokens) request(id string, prompt []int32) ([]byte, error) {
 		// SGLang before 0.5.20 refuses calls that may fill the context completely
 		room := c.limit - len(prompt) - 1
 		if room <= 0 {
-			return nil, fault.New(
-				fault.Exhausted,
+			return nil, fault.New(fault.Exhausted,
 				"the prompt has %d tokens and leaves no room for a reply: the model's context length is %d",
-				len(prompt),
-				c.limit,
-			)
+				len(prompt), c.limit)
 		}
 
 		if request.MaxTokens == 0 || request.MaxTokens > room {

@@ -57,12 +57,8 @@ func (w *watch) acquireStart(ctx context.Context, launch int) (release func(), e
 	release, err = w.Starts.Acquire(bounded, host.StartAgent)
 	if err != nil && ctx.Err() == nil {
 		return nil, failure.Final(
-			fault.New(
-				fault.Unavailable,
-				"no slot for launch %d of %d of the agent became free on this host in time",
-				launch,
-				agent.MaxLaunches,
-			),
+			fault.New(fault.Unavailable, "no slot for launch %d of %d of the agent became free on this host in time",
+				launch, agent.MaxLaunches),
 		)
 	}
 

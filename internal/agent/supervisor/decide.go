@@ -62,11 +62,8 @@ func Decide(s State) Decision {
 		}
 	case s.Agent.Done && s.noCall() && !s.Agent.Overflowed:
 		return s.relaunch(
-			fmt.Sprintf(
-				"the agent ended without a call of its model (exit code %d): %s",
-				s.Agent.ExitCode,
-				s.Agent.Error,
-			),
+			fmt.Sprintf("the agent ended without a call of its model (exit code %d): %s",
+				s.Agent.ExitCode, s.Agent.Error),
 		)
 	case s.endedLate():
 		return s.timedOut()
@@ -75,12 +72,8 @@ func Decide(s State) Decision {
 	case s.Agent.Answered():
 		return Decision{Action: End, Outcome: rollout.Completed}
 	case s.Agent.Done && s.Route.GivenUp != nil: // an agent with a time limit of its own
-		return infra(
-			s.Route.GivenUp.Kind,
-			"model endpoint: %s; then the agent failed: %s",
-			s.Route.GivenUp.Message,
-			s.failure(),
-		)
+		return infra(s.Route.GivenUp.Kind, "model endpoint: %s; then the agent failed: %s",
+			s.Route.GivenUp.Message, s.failure())
 	case s.Agent.Done:
 		return failed(s.failure())
 	case s.timeUp():
@@ -132,19 +125,12 @@ func (s *State) timedOut() Decision {
 	unanswered := s.unanswered(end) - min(s.Route.Held, s.Limits.Held)
 	switch {
 	case s.noCall(): // the policy was never called
-		return infra(
-			fault.AgentFailed,
-			"no model call within %s of the agent's launch, in %d launches",
-			end.Sub(s.Launch.First),
-			s.Launch.Number,
-		)
+		return infra(fault.AgentFailed, "no model call within %s of the agent's launch, in %d launches",
+			end.Sub(s.Launch.First), s.Launch.Number)
 	case s.exceedsExtension(s.Route.Held):
-		return infra(
-			fault.UpstreamFailed,
+		return infra(fault.UpstreamFailed,
 			"model endpoint: the gateway held the agent's calls back for %s, and extends its time by %s at most",
-			s.Route.Held.Round(time.Second),
-			s.Limits.Held,
-		)
+			s.Route.Held.Round(time.Second), s.Limits.Held)
 	case s.exceedsExtension(s.excluded()):
 		return infra(
 			fault.Timeout,
@@ -154,22 +140,15 @@ func (s *State) timedOut() Decision {
 			s.Limits.Held,
 		)
 	case 2*unanswered >= s.Limits.Agent:
-		return infra(
-			fault.UpstreamFailed,
-			"model endpoint: the agent's calls were unanswered for %s of its %s",
-			unanswered.Round(time.Second),
-			s.Limits.Agent,
-		)
+		return infra(fault.UpstreamFailed, "model endpoint: the agent's calls were unanswered for %s of its %s",
+			unanswered.Round(time.Second), s.Limits.Agent)
 	case !open.IsZero() && s.Now.Sub(open) < s.Limits.Call+callSlack+s.extension():
 		// the gateway may have held the call back
 		return Decision{}
 	case !open.IsZero():
-		return infra(
-			fault.UpstreamFailed,
+		return infra(fault.UpstreamFailed,
 			"model endpoint: the call open at the end of the agent's %s was not answered within %s",
-			s.Limits.Agent,
-			s.Limits.Call,
-		)
+			s.Limits.Agent, s.Limits.Call)
 	default:
 		return Decision{
 			Action:  End,

@@ -73,12 +73,8 @@ func (wr *Watcher) Transcript(ctx context.Context, sandbox string) (rollout.Tran
 	select {
 	case requests <- transcriptRequest{ctx, reply}:
 	case <-busy.Done():
-		return rollout.Transcript{}, fault.Wrap(
-			fault.Unavailable,
-			busy.Err(),
-			"the watch of sandbox %q is busy",
-			sandbox,
-		)
+		return rollout.Transcript{}, fault.Wrap(fault.Unavailable, busy.Err(), "the watch of sandbox %q is busy",
+			sandbox)
 	}
 	// the watch replies before ctx ends
 	r := <-reply

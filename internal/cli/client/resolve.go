@@ -88,13 +88,8 @@ func Ambiguous(begin string, ids []string) error {
 		ids, more = ids[:shown], " and others"
 	}
 
-	return fault.New(
-		fault.Invalid,
-		"%q is a prefix of several ids, %s%s: give more of it",
-		begin,
-		strings.Join(ids, ", "),
-		more,
-	)
+	return fault.New(fault.Invalid, "%q is a prefix of several ids, %s%s: give more of it",
+		begin, strings.Join(ids, ", "), more)
 }
 
 // IDs returns ids of rollouts and groups that begin with the text. Rollouts of a group that is among them are left out.

@@ -63,11 +63,8 @@ func (c *Client) sendWith(
 	silence time.Duration,
 ) (*http.Response, error) {
 	if u, err := url.Parse(c.URL); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return nil, fault.New(
-			fault.Invalid,
-			"server address: must be http://HOST:PORT or https://HOST:PORT, got %q",
-			c.Address(),
-		)
+		return nil, fault.New(fault.Invalid, "server address: must be http://HOST:PORT or https://HOST:PORT, got %q",
+			c.Address())
 	}
 
 	w := newWatch(ctx, c.Address(), silence)

@@ -76,18 +76,8 @@ func (a *Activities) scale(ctx context.Context, in pool.Input) (pool.Status, err
 	}
 
 	if plan.Why != "" && plan.Why != in.Last.Did {
-		a.Log.InfoContext(
-			ctx,
-			"pool planned",
-			"pool",
-			in.Spec.Name,
-			"why",
-			plan.Why,
-			"target",
-			plan.Target,
-			"waiting",
-			o.Backlog.Count,
-		)
+		a.Log.InfoContext(ctx, "pool planned", "pool", in.Spec.Name, "why", plan.Why, "target", plan.Target,
+			"waiting", o.Backlog.Count)
 	}
 
 	if err := a.do(ctx, o, plan, job); err != nil {

@@ -82,12 +82,9 @@ func (c *Client) Status(ctx context.Context, name string) (pool.Spec, pool.Statu
 		err = value.Get(&status)
 	}
 
-	return s, status, fault.Wrap(
-		fault.Unavailable,
-		err,
+	return s, status, fault.Wrap(fault.Unavailable, err,
 		"no server keeps pool %s (does one run whose configuration has it?)",
-		name,
-	)
+		name)
 }
 
 // End removes the schedule of a pool.

@@ -105,12 +105,8 @@ func (s *Sink) with(ctx context.Context, do func(*shards) error) error {
 
 	db, err := bbolt.Open(filepath.Join(s.o.Folder, database), 0o600, &bbolt.Options{Timeout: wait})
 	if err != nil {
-		return fault.Wrap(
-			fault.Unavailable,
-			err,
-			"open the database of %s (another process may be using it)",
-			s.o.Folder,
-		)
+		return fault.Wrap(fault.Unavailable, err, "open the database of %s (another process may be using it)",
+			s.o.Folder)
 	}
 
 	sh := &shards{db: db}

@@ -90,12 +90,9 @@ func (q *Queue) addSubmission(tx *bbolt.Tx, st *state, all *[]group, s Submissio
 
 	buffered := st.registered(env) && s.Sequences < st.Envs[env].GroupSize
 	if r := st.Registration; !buffered && r != nil && !fits(s.Sequences, r.BatchSize) {
-		return Added{}, fault.Field(
-			"tokens",
+		return Added{}, fault.Field("tokens",
 			"a group of %d sequences can never fill a batch of %d: their number must be a divisor of the batch size",
-			s.Sequences,
-			r.BatchSize,
-		)
+			s.Sequences, r.BatchSize)
 	}
 
 	id, err := tx.Bucket(payloads).NextSequence()
@@ -119,13 +116,9 @@ func (q *Queue) addSubmission(tx *bbolt.Tx, st *state, all *[]group, s Submissio
 	}
 
 	if n := len(bufferOf(*all, env)); n > maxBuffered {
-		return Added{}, fault.New(
-			fault.Exhausted,
+		return Added{}, fault.New(fault.Exhausted,
 			"the buffer of environment %d is full: %d groups wait for others that complete the group size of %d",
-			env,
-			n,
-			st.Envs[env].GroupSize,
-		)
+			env, n, st.Envs[env].GroupSize)
 	}
 
 	return Added{Buffered: true, Waiting: waiting(*all, env)}, nil

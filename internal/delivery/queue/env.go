@@ -172,11 +172,9 @@ func (q *Queue) checkEnv(e Env) error {
 	case e.Minimum != nil && !(*e.Minimum >= 0 && *e.Minimum <= 1):
 		return fault.Field("min_batch_allocation", "must be a number from 0 to 1, got %v", *e.Minimum)
 	case len(q.st.Envs) >= maxEnvs:
-		return fault.New(
-			fault.Exhausted,
+		return fault.New(fault.Exhausted,
 			"%d environments are registered, which is the maximum: remove them with GET /reset_data",
-			len(q.st.Envs),
-		)
+			len(q.st.Envs))
 	}
 
 	return nil

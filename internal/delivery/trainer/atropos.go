@@ -280,13 +280,8 @@ type counter struct {
 // Deliver sends the group unless it was sent before.
 func (s *Atropos) Deliver(ctx context.Context, g delivery.Group) error {
 	if n := g.Sequences(); n != s.o.GroupSize {
-		return fault.New(
-			fault.Conflict,
-			"group %s has %d sequences: the trainer takes groups of %d",
-			g.ID,
-			n,
-			s.o.GroupSize,
-		)
+		return fault.New(fault.Conflict, "group %s has %d sequences: the trainer takes groups of %d",
+			g.ID, n, s.o.GroupSize)
 	}
 
 	s.mu.Lock()

@@ -147,14 +147,8 @@ func refusal(r request, resp *http.Response) error {
 		kind = fault.UpstreamRefused
 	}
 
-	return fault.New(
-		kind,
-		"%s %s: the trainer API answered %s: %s",
-		r.method,
-		r.path,
-		resp.Status,
-		strings.ToValidUTF8(strings.TrimSpace(string(text)), "\uFFFD"),
-	)
+	return fault.New(kind, "%s %s: the trainer API answered %s: %s",
+		r.method, r.path, resp.Status, strings.ToValidUTF8(strings.TrimSpace(string(text)), "\uFFFD"))
 }
 
 func encode(v any) ([]byte, error) {

@@ -220,13 +220,8 @@ func (s *scanner) ints(field string, least, most int64) (n int, err error) {
 		if text := s.b[start:s.i]; digits > smallDigits || text[0] == '-' && least == 0 {
 			v, err := strconv.ParseInt(string(text), 10, 64)
 			if err != nil || v < least || v > most {
-				return 0, fault.Field(
-					at(field, n),
-					"must be a whole number from %d to %d, got %.30s",
-					least,
-					most,
-					text,
-				)
+				return 0, fault.Field(at(field, n), "must be a whole number from %d to %d, got %.30s",
+					least, most, text)
 			}
 		}
 

@@ -188,12 +188,8 @@ func (g *parsed) check() error {
 		}
 
 		if len(lengths) != len(tokens) {
-			return fault.Field(
-				name,
-				"must have one list for each of the %d sequences, got %d",
-				len(tokens),
-				len(lengths),
-			)
+			return fault.Field(name, "must have one list for each of the %d sequences, got %d",
+				len(tokens), len(lengths))
 		}
 
 		for i, n := range lengths {

@@ -85,13 +85,8 @@ func (s *server) register(w http.ResponseWriter, r *http.Request) {
 	}
 
 	if c := s.q.Counts(); c.Unfit > 0 {
-		s.log.Warn(
-			"queued groups can never fill a batch of this trainer",
-			"groups",
-			c.Unfit,
-			"batch_size",
-			reg.BatchSize,
-		)
+		s.log.Warn("queued groups can never fill a batch of this trainer", "groups", c.Unfit,
+			"batch_size", reg.BatchSize)
 	}
 
 	//nolint:gosec // no secret; every JSON reader takes it as it is

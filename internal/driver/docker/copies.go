@@ -78,13 +78,8 @@ func (w *layerWriter) copy(from, to string) (int64, error) {
 
 		size += (h.Size + page - 1) / page * page
 		if entries++; entries > maxCopiedEntries || size > maxCopied {
-			return size, fault.Field(
-				"image",
-				"%s has more than %d files or %d bytes; name a smaller folder",
-				from,
-				maxCopiedEntries,
-				int64(maxCopied),
-			)
+			return size, fault.Field("image", "%s has more than %d files or %d bytes; name a smaller folder",
+				from, maxCopiedEntries, int64(maxCopied))
 		}
 
 		if err := w.entry(r, h, path.Base(from), strings.TrimPrefix(to, "/")); err != nil {

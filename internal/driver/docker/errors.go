@@ -26,12 +26,9 @@ func (d *Driver) failed(err error, format string, args ...any) error {
 	case strings.Contains(err.Error(), "no space left on device"):
 		return fault.Wrap(fault.Exhausted, err, format, args...)
 	case client.IsErrConnectionFailed(err) || errors.As(err, &broken):
-		err = fault.Wrap(
-			fault.Unavailable,
-			err,
+		err = fault.Wrap(fault.Unavailable, err,
 			"the Docker daemon at %s does not answer (is it running, and may this user reach it?)",
-			d.o.Daemon.address(),
-		)
+			d.o.Daemon.address())
 	}
 
 	return fault.Wrap(fault.Unavailable, err, format, args...)

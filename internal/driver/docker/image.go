@@ -195,13 +195,8 @@ func (d *Driver) base(ctx context.Context, name string) (sandboxImage, error) {
 	}
 
 	if cerrdefs.IsNotFound(err) || cerrdefs.IsInvalidArgument(err) {
-		return sandboxImage{}, fault.Field(
-			"image",
-			"%q is not in the Docker daemon at %s: %v",
-			name,
-			d.o.Daemon.address(),
-			err,
-		)
+		return sandboxImage{}, fault.Field("image", "%q is not in the Docker daemon at %s: %v",
+			name, d.o.Daemon.address(), err)
 	}
 
 	if err != nil {
@@ -209,14 +204,8 @@ func (d *Driver) base(ctx context.Context, name string) (sandboxImage, error) {
 	}
 
 	if got.Os != "linux" || got.Architecture != runtime.GOARCH {
-		return sandboxImage{}, fault.Field(
-			"image",
-			"%q is for %s/%s, and sandboxes need linux/%s",
-			name,
-			got.Os,
-			got.Architecture,
-			runtime.GOARCH,
-		)
+		return sandboxImage{}, fault.Field("image", "%q is for %s/%s, and sandboxes need linux/%s",
+			name, got.Os, got.Architecture, runtime.GOARCH)
 	}
 
 	f := sandboxImage{id: got.ID}

@@ -179,12 +179,8 @@ func (d *Driver) start(ctx context.Context, id string, m machine, config string)
 		}
 
 		if waitErr := clock.Sleep(ctx, pause); waitErr != nil {
-			return fault.Wrap(
-				fault.Unavailable,
-				errors.Join(waitErr, err),
-				"sandboxd in sandbox %q does not answer",
-				id,
-			)
+			return fault.Wrap(fault.Unavailable, errors.Join(waitErr, err), "sandboxd in sandbox %q does not answer",
+				id)
 		}
 	}
 }

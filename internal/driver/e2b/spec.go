@@ -98,21 +98,11 @@ func (d *Driver) template(spec driver.Spec) (string, error) {
 func checkSizes(spec driver.Spec, s apiSandbox) error {
 	switch {
 	case s.CPU > 0 && spec.CPU > s.CPU:
-		return fault.Field(
-			"cpu",
-			"the machines of the template %q have %g cores, but the task needs %g",
-			s.Template,
-			s.CPU,
-			spec.CPU,
-		)
+		return fault.Field("cpu", "the machines of the template %q have %g cores, but the task needs %g",
+			s.Template, s.CPU, spec.CPU)
 	case s.MemoryMiB > 0 && spec.MemoryMiB > s.MemoryMiB:
-		return fault.Field(
-			"memory_mib",
-			"the machines of the template %q have %d MiB, but the task needs %d",
-			s.Template,
-			s.MemoryMiB,
-			spec.MemoryMiB,
-		)
+		return fault.Field("memory_mib", "the machines of the template %q have %d MiB, but the task needs %d",
+			s.Template, s.MemoryMiB, spec.MemoryMiB)
 	}
 
 	return nil

@@ -119,11 +119,9 @@ func Of(use *Image, spec driver.Spec, separate bool) (Guest, error) {
 
 		return plain, nil
 	case spec.User != "" && !separate:
-		return g, fault.Field(
-			"user",
+		return g, fault.Field("user",
 			"%q needs a worker that runs as root: an ordinary user cannot map further user ids",
-			spec.User,
-		)
+			spec.User)
 	}
 
 	var err error

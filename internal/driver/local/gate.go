@@ -124,11 +124,8 @@ func (d *Driver) probe(ctx context.Context) ([]isolationprobe.Finding, error) {
 	}
 
 	if len(open) > 0 {
-		return findings, fault.New(
-			fault.Unavailable,
-			"refusing to run: inside a sandbox it was possible to %s",
-			strings.Join(open, ", to "),
-		)
+		return findings, fault.New(fault.Unavailable, "refusing to run: inside a sandbox it was possible to %s",
+			strings.Join(open, ", to "))
 	}
 
 	d.log.Debug("the sandbox holds", "probes", len(findings))

@@ -106,13 +106,8 @@ func (d *Driver) rename(ctx context.Context, source, target, id string, spec dri
 	case !living:
 		return os.ErrNotExist
 	case s.Fixed == nil || *s.Fixed != *fixedOf(spec):
-		return fault.New(
-			fault.Conflict,
-			"sandbox %q was created with %+v and cannot be changed to %+v",
-			s.ID,
-			s.Fixed,
-			*fixedOf(spec),
-		)
+		return fault.New(fault.Conflict, "sandbox %q was created with %+v and cannot be changed to %+v",
+			s.ID, s.Fixed, *fixedOf(spec))
 	}
 
 	if d.cgroups != nil && s.Cgroup != "" {

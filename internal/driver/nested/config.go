@@ -109,11 +109,8 @@ func expectMachine(command string) error {
 	}
 
 	if filepath.Dir(program) != Folder {
-		return fmt.Errorf(
-			"%s runs only from %s of a machine or a container that was made for a sandbox",
-			command,
-			Folder,
-		)
+		return fmt.Errorf("%s runs only from %s of a machine or a container that was made for a sandbox",
+			command, Folder)
 	}
 
 	if command == Inside && os.Getpid() != 1 {

@@ -32,11 +32,8 @@ func (r *retryState) overlong(res *Result) bool {
 func (r *retryState) tooLong(res *Result) *Problem {
 	p := *res.Problem
 	p.Class = Overlong
-	p.Text = fmt.Sprintf(
-		"the model did not end its reply within the call's %s: it had %d tokens by then",
-		r.Budget,
-		tokensOf(res),
-	)
+	p.Text = fmt.Sprintf("the model did not end its reply within the call's %s: it had %d tokens by then",
+		r.Budget, tokensOf(res))
 
 	return &p
 }

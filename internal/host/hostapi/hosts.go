@@ -138,11 +138,8 @@ func (c *Client) refused(at store.HostRecord) fleet.Host {
 
 	h.Name, h.StartedAt, h.SeenAt, h.State = at.ID, at.StartedAt, at.At, fleet.Refused
 	if h.Error == "" {
-		h.Error = fmt.Sprintf(
-			"its encryption key %q is not that of this server, %q: give every role the same key",
-			at.KeyID,
-			c.keyID,
-		)
+		h.Error = fmt.Sprintf("its encryption key %q is not that of this server, %q: give every role the same key",
+			at.KeyID, c.keyID)
 	}
 
 	return h

@@ -54,11 +54,8 @@ func (f File) Explain(err error) error {
 	msg := wrongType.ReplaceAllStringFunc(f.text(err), func(found string) string {
 		m := wrongType.FindStringSubmatch(found)
 
-		return fmt.Sprintf(
-			"must be %s, got %s",
-			f.expected(types[m[3]]),
-			cmp.Or(strings.TrimSpace(m[2]), kinds()[m[1]], m[1]),
-		)
+		return fmt.Sprintf("must be %s, got %s",
+			f.expected(types[m[3]]), cmp.Or(strings.TrimSpace(m[2]), kinds()[m[1]], m[1]))
 	})
 	msg = unknownField.ReplaceAllStringFunc(msg, func(found string) string {
 		m := unknownField.FindStringSubmatch(found)

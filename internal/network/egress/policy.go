@@ -75,11 +75,9 @@ func (p Policy) CheckHost(host string, port uint16) error {
 	case slices.Contains(metadataNames, host) && !p.allows(host, netip.AddrPortFrom(netip.Addr{}, port)):
 		return p.refused(host, "a cloud metadata service")
 	case endsInNumber(host):
-		return fault.New(
-			fault.Invalid,
+		return fault.New(fault.Invalid,
 			"%q is neither a host name nor an address: write addresses as 192.0.2.1 or [2001:db8::1]",
-			host,
-		)
+			host)
 	}
 
 	return nil
@@ -97,13 +95,8 @@ func (p Policy) CheckAddr(host string, to netip.AddrPort) error {
 }
 
 func (p Policy) refused(host, kind string) error {
-	return fault.New(
-		fault.Invalid,
-		"%s is %s, which is refused unless the operator allows it with %s",
-		host,
-		kind,
-		cmp.Or(p.setting, gatewaySetting),
-	)
+	return fault.New(fault.Invalid, "%s is %s, which is refused unless the operator allows it with %s",
+		host, kind, cmp.Or(p.setting, gatewaySetting))
 }
 
 func (p Policy) allows(host string, to netip.AddrPort) bool {

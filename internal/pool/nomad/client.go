@@ -93,11 +93,9 @@ func (c *Client) Observe(ctx context.Context) (pool.Job, error) {
 	}
 	// Nomad sends an empty list
 	if allocs == nil {
-		return pool.Job{}, fault.New(
-			fault.Unavailable,
+		return pool.Job{}, fault.New(fault.Unavailable,
 			"list the allocations of Nomad job %s: the answer is not a list",
-			c.spec.JobID,
-		)
+			c.spec.JobID)
 	}
 
 	deployment, _, err := c.api.Jobs().LatestDeployment(c.spec.JobID, c.query(ctx))

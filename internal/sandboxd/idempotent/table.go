@@ -98,11 +98,9 @@ func (t *Table[R]) Run(
 // startCall returns the call of that id, or starts it.
 func (t *Table[R]) startCall(id string, request any, do func(context.Context) (R, error)) (*call[R], error) {
 	if !wire.Name(id, maxID) {
-		return nil, fault.Field(
-			"id",
+		return nil, fault.Field("id",
 			"%.140q must be 1 to 128 letters, digits, '.', '_' or '-', the first a letter or digit",
-			id,
-		)
+			id)
 	}
 
 	text, err := json.Marshal(request)
@@ -197,11 +195,8 @@ func (t *Table[R]) dropResult(id string) {
 	old := t.calls[id]
 	t.bytes -= old.bytes
 	dropped := &call[R]{digest: old.digest, cancel: func() {}, done: make(chan struct{})}
-	dropped.err = fault.New(
-		fault.Exhausted,
-		"call %q has run, and its result was dropped to make room for later ones",
-		id,
-	)
+	dropped.err = fault.New(fault.Exhausted, "call %q has run, and its result was dropped to make room for later ones",
+		id)
 	close(dropped.done)
 	t.calls[id] = dropped
 }

@@ -73,12 +73,8 @@ func (t *Table) Owned(port uint16, name string) error {
 	for _, l := range found {
 		budget := maxDescriptors
 		if !t.holds(p, p.pid, l.inode, &budget) {
-			return fault.New(
-				fault.AgentFailed,
-				"process %q does not listen on port %d: another process does",
-				name,
-				port,
-			)
+			return fault.New(fault.AgentFailed, "process %q does not listen on port %d: another process does",
+				name, port)
 		}
 	}
 

@@ -48,11 +48,9 @@ func (t *Sessions) Call(
 	wait time.Duration,
 ) (wire.PTYAnswer, error) {
 	if !wire.Name(name, 32) {
-		return wire.PTYAnswer{}, fault.Field(
-			"name",
+		return wire.PTYAnswer{}, fault.Field("name",
 			"%.40q must be 1 to 32 letters, digits, '.', '_' or '-', the first a letter or digit",
-			name,
-		)
+			name)
 	}
 
 	a, running, err := t.calls.Run(ctx, id, []any{name, c}, wait, func(ctx context.Context) (wire.PTYAnswer, error) {

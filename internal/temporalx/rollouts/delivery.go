@@ -21,13 +21,8 @@ func (c *Client) Deliver(ctx context.Context, spec rollout.DeliverySpec) (rollou
 
 	state, err := c.Group(ctx, spec.GroupID)
 	if err == nil && !state.Done() {
-		err = fault.New(
-			fault.Conflict,
-			"group %s is not done yet (%d of %d members): ask again",
-			state.ID,
-			state.Finished(),
-			state.Size,
-		)
+		err = fault.New(fault.Conflict, "group %s is not done yet (%d of %d members): ask again",
+			state.ID, state.Finished(), state.Size)
 	}
 
 	if err != nil {

@@ -75,12 +75,8 @@ func (r resource[I, S]) running(
 	case err != nil:
 		return none, err
 	case begun:
-		return none, fault.New(
-			fault.Unavailable,
-			"no worker answers for %s %q: its state is not known until one does",
-			r.name,
-			id,
-		)
+		return none, fault.New(fault.Unavailable, "no worker answers for %s %q: its state is not known until one does",
+			r.name, id)
 	}
 
 	var in I

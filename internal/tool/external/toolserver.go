@@ -76,11 +76,9 @@ func (s *httpServer) list(ctx context.Context) ([]tool.Definition, error) {
 	}
 
 	if status != http.StatusOK || out.Tools == nil {
-		return nil, fault.New(
-			fault.Unavailable,
+		return nil, fault.New(fault.Unavailable,
 			"the answer to GET /tools must have status 200 and a list of tools, got status %d",
-			status,
-		)
+			status)
 	}
 
 	list := make([]tool.Definition, len(out.Tools))
@@ -134,12 +132,9 @@ func (s *httpServer) call(ctx context.Context, r request) (tool.Result, error) {
 	case out.Success == nil:
 		return tool.Result{}, fault.New(fault.Unavailable, "the answer to POST /execute has no success")
 	case out.UniqID != "" && out.UniqID != r.key():
-		return tool.Result{}, fault.New(
-			fault.Unavailable,
+		return tool.Result{}, fault.New(fault.Unavailable,
 			"the answer is of another call: its uniq_id must be %q, got %.100q",
-			r.key(),
-			out.UniqID,
-		)
+			r.key(), out.UniqID)
 	}
 
 	if kind := faultOf(out); kind != "" {
@@ -178,22 +173,11 @@ func (s *httpServer) exchange(ctx context.Context, method, path string, in, out 
 	switch res.StatusCode {
 	case http.StatusOK, http.StatusUnprocessableEntity, http.StatusBadRequest:
 	case http.StatusUnauthorized, http.StatusForbidden:
-		return 0, fault.New(
-			fault.Unauthorized,
-			"%s %s: the server refuses our token (status %d)",
-			method,
-			path,
-			res.StatusCode,
-		)
+		return 0, fault.New(fault.Unauthorized, "%s %s: the server refuses our token (status %d)",
+			method, path, res.StatusCode)
 	default:
-		return 0, fault.New(
-			fault.Unavailable,
-			"%s %s answers status %d: %s",
-			method,
-			path,
-			res.StatusCode,
-			start(res.Body),
-		)
+		return 0, fault.New(fault.Unavailable, "%s %s answers status %d: %s",
+			method, path, res.StatusCode, start(res.Body))
 	}
 
 	var begin bytes.Buffer

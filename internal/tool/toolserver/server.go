@@ -113,14 +113,8 @@ func (s *Server) tools(ctx context.Context) []offered {
 	for i, list := range lists {
 		for _, d := range list {
 			if seen[d.Name] {
-				s.log.WarnContext(
-					ctx,
-					"tool left out: another source has one of that name",
-					"source",
-					s.o.Sources[i].Name,
-					"tool",
-					d.Name,
-				)
+				s.log.WarnContext(ctx, "tool left out: another source has one of that name",
+					"source", s.o.Sources[i].Name, "tool", d.Name)
 
 				continue
 			}

@@ -89,11 +89,9 @@ func ReadATIF(trace io.Reader, rolloutID string) (ATIF, error) {
 		}
 
 		if tokens += len(turn.PromptTokenIDs) + len(turn.CompletionTokenIDs); tokens > sequence.MaxTokens {
-			return fault.New(
-				fault.Exhausted,
+			return fault.New(fault.Exhausted,
 				"the turns have more than %d tokens in all: read the trace as jsonl, which is streamed",
-				sequence.MaxTokens,
-			)
+				sequence.MaxTokens)
 		}
 
 		asked := RequestOf(turn)

@@ -57,11 +57,9 @@ func ReadArrays(lines io.Reader, most int64) (*Turns, error) {
 		t.addTurn(turn)
 
 		if t.listBytes() > most {
-			return fault.New(
-				fault.Exhausted,
+			return fault.New(fault.Exhausted,
 				"the arrays of this trace take more than %d bytes: read the trace as jsonl",
-				most,
-			)
+				most)
 		}
 
 		return nil

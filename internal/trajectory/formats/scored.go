@@ -54,21 +54,13 @@ func StandingsOf(g rollout.GroupState) map[string]Standing {
 // check refuses a rollout without a reward: a trainer would take a missing reward for a bad one.
 func (s *Scored) check() error {
 	if s.Reward == nil {
-		return fault.New(
-			fault.Conflict,
-			"rollout %q has no reward: its outcome carries none, or nothing graded it",
-			s.RolloutID,
-		)
+		return fault.New(fault.Conflict, "rollout %q has no reward: its outcome carries none, or nothing graded it",
+			s.RolloutID)
 	}
 
 	if s.Trajectory.Trained() == 0 {
-		return fault.New(
-			fault.Conflict,
-			"rollout %q has no token to train on: %d turns, skipped %v",
-			s.RolloutID,
-			s.Trajectory.Turns,
-			s.Trajectory.Skipped,
-		)
+		return fault.New(fault.Conflict, "rollout %q has no token to train on: %d turns, skipped %v",
+			s.RolloutID, s.Trajectory.Turns, s.Trajectory.Skipped)
 	}
 
 	for i := range s.Trajectory.Sequences {
@@ -77,11 +69,9 @@ func (s *Scored) check() error {
 		}
 	}
 
-	return fault.New(
-		fault.Conflict,
+	return fault.New(fault.Conflict,
 		"all sequences of rollout %q have images, which this format has no place for: read the sequences as jsonl",
-		s.RolloutID,
-	)
+		s.RolloutID)
 }
 
 // each calls do for every sequence that has a token to train on and no images, which the lists have no place for.

@@ -105,13 +105,8 @@ func (b *Builder) Add(t *rollout.Turn) error {
 
 	train := t.Train || TrainsApart(t)
 	if n := len(t.CompletionTokenIDs); train && len(t.PerTokenLogps) != n {
-		return fault.New(
-			fault.Invalid,
-			"turn %d must have one logprob per token id, got %d ids and %d logprobs",
-			t.Turn,
-			n,
-			len(t.PerTokenLogps),
-		)
+		return fault.New(fault.Invalid, "turn %d must have one logprob per token id, got %d ids and %d logprobs",
+			t.Turn, n, len(t.PerTokenLogps))
 	}
 
 	s := b.sequenceFor(t)

@@ -35,11 +35,8 @@ func (b *Builder) AddBounded(t *rollout.Turn) error {
 	}
 
 	if b.tokens > MaxTokens {
-		return fault.New(
-			fault.Exhausted,
-			"the sequences of this trace have more than %d tokens: read the trace itself",
-			MaxTokens,
-		)
+		return fault.New(fault.Exhausted, "the sequences of this trace have more than %d tokens: read the trace itself",
+			MaxTokens)
 	}
 
 	return nil

@@ -18,30 +18,17 @@ import (
 // download fetches the release with npm, which checks the registry's integrity hash, and unpacks the binary.
 func (c *Cache) download(ctx context.Context, rel Release, dir string) error {
 	spec := rel.Package + "@" + rel.Version
-	cmd := exec.CommandContext(
-		ctx,
-		c.opts.NPM,
-		"pack",
-		spec,
-		"--pack-destination",
-		dir,
-		"--ignore-scripts",
-		"--loglevel",
-		"error",
-	)
+	cmd := exec.CommandContext(ctx, c.opts.NPM, "pack", spec, "--pack-destination", dir, "--ignore-scripts",
+		"--loglevel", "error")
 	cmd.Dir = dir
 	// npm's children may hold the pipe
 	cmd.WaitDelay = 5 * time.Second
 
 	out, err := cmd.CombinedOutput()
 	if errors.Is(err, exec.ErrNotFound) {
-		return fault.Wrap(
-			fault.NotFound,
-			err,
+		return fault.Wrap(fault.NotFound, err,
 			"fetch opencode: npm is needed to download %s; install Node.js with npm, or put the binary at %s",
-			spec,
-			c.Path(),
-		)
+			spec, c.Path())
 	}
 
 	if err != nil {

@@ -64,14 +64,9 @@ func verify(dir string, rel Release) error {
 	}
 
 	if sum != rel.SHA256 {
-		return fault.New(
-			fault.Conflict,
+		return fault.New(fault.Conflict,
 			"opencode %s at %s is not the pinned file: its sha256 must be %s, got %s; remove it to fetch it again",
-			rel.Version,
-			path,
-			rel.SHA256,
-			sum,
-		)
+			rel.Version, path, rel.SHA256, sum)
 	}
 
 	if err := os.Chmod(path, 0o755); err != nil {

@@ -171,11 +171,8 @@ func (in *request) tools(out *chat.Request) (dropped []string, err error) {
 	case "ANY":
 		out.ToolChoice = "required"
 	default:
-		return nil, fault.Field(
-			"toolConfig.functionCallingConfig.mode",
-			"must be AUTO, ANY, NONE or VALIDATED, got %q",
-			mode,
-		)
+		return nil, fault.Field("toolConfig.functionCallingConfig.mode", "must be AUTO, ANY, NONE or VALIDATED, got %q",
+			mode)
 	}
 
 	return dropped, nil

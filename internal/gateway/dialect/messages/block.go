@@ -178,12 +178,8 @@ func (b *block) parts() ([]chat.Part, error) {
 	case b.Type == "document" && b.Source.Type == "content":
 		return partsOf(b.Source.Content)
 	case b.Type == "image", b.Type == "document":
-		return nil, fault.New(
-			fault.Invalid,
-			"a chat completion has no %s with a source of type %q",
-			b.Type,
-			b.Source.Type,
-		)
+		return nil, fault.New(fault.Invalid, "a chat completion has no %s with a source of type %q",
+			b.Type, b.Source.Type)
 	default:
 		return nil, unknown(b.Type)
 	}

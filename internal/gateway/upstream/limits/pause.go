@@ -140,13 +140,8 @@ func (a *Admission) Fails(why string) {
 
 	a.failed, a.why = time.Now(), why
 	if a.failing == ailing {
-		a.log.Warn(
-			"model endpoint fails: its calls are retried and new rollouts wait",
-			"tries",
-			a.failing,
-			"error",
-			why,
-		)
+		a.log.Warn("model endpoint fails: its calls are retried and new rollouts wait", "tries", a.failing,
+			"error", why)
 	}
 }
 

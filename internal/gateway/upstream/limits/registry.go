@@ -136,12 +136,9 @@ func (g *Registry) ForNamed(name string, do func(*Admission)) (Group, error) {
 	defer g.mu.Unlock()
 
 	if !g.hasName(name) {
-		return nil, fault.New(
-			fault.NotFound,
+		return nil, fault.New(fault.NotFound,
 			"no model endpoint %q: must be %s, or host:port of an endpoint given only by URL",
-			name,
-			strings.Join(g.endpoints, ", "),
-		)
+			name, strings.Join(g.endpoints, ", "))
 	}
 
 	all := Group{g.admit(name)}
