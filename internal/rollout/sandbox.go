@@ -20,7 +20,7 @@ const (
 
 var accountPattern = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,31}(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,31})?$`)
 
-// IsAccount says whether the text can be a user of an image: a name or an id, with or without ":" and the
+// IsAccount reports whether the text can be a user of an image: a name or an id, with or without ":" and the
 // name or the id of a group.
 func IsAccount(text string) bool { return accountPattern.MatchString(text) }
 
@@ -33,26 +33,25 @@ const maxGradePaths = 16
 // CheckImage refuses settings that do not fit a sandbox with the image, or one without.
 func (s Sandbox) CheckImage() error {
 	if s.Image == "" {
-		for field, set := range map[string]bool{
-			"user":        s.User != "",
-			"workdir":     s.Workdir != "",
-			"image_env":   s.ImageEnv,
-			"grade_paths": len(s.GradePaths) > 0,
+		for _, of := range []struct {
+			field string
+			set   bool
+		}{
+			{"user", s.User != ""},
+			{"workdir", s.Workdir != ""},
+			{"image_env", s.ImageEnv},
+			{"grade_paths", len(s.GradePaths) > 0},
 		} {
-			if set {
-				return fault.Field("sandbox."+field, "needs sandbox.image")
+			if of.set {
+				return fault.Field("sandbox."+of.field, "needs sandbox.image")
 			}
 		}
 	}
 
 	if s.User != "" && !IsAccount(s.User) {
-		return fault.Field(
-			"sandbox.user",
+		return fault.Field("sandbox.user",
 			"must be %q, %q (the user that the image names), a name or an id with or without :group, or empty (the user 1000); got %.100q",
-			UserRoot,
-			UserOfImage,
-			s.User,
-		)
+			UserRoot, UserOfImage, s.User)
 	}
 
 	if err := CheckEnv("sandbox.env", s.Env); err != nil {
@@ -208,11 +207,9 @@ func CheckGradePath(field, p string) error {
 		"/sys", "/usr", "/var/tmp", "/var/run", "/verifier", "/logs", "/tests", "/opt/rolloutd", Home,
 	} {
 		if below(folder, p) {
-			return fault.Field(
-				field,
+			return fault.Field(field,
 				"must be outside the folders of the system and of the sandbox, whose files do not go to the verifier; got %s",
-				p,
-			)
+				p)
 		}
 	}
 

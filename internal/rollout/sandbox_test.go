@@ -25,6 +25,15 @@ func TestUserOfASandbox(t *testing.T) {
 	}
 }
 
+func TestFieldsOfAnImageNeedOne(t *testing.T) {
+	t.Parallel()
+
+	s := rollout.Sandbox{User: "root", Workdir: "/app", ImageEnv: true, GradePaths: []string{"/srv"}}
+	for range 10 {
+		require.EqualError(t, s.CheckImage(), "sandbox.user: needs sandbox.image", "the error names the same field each time")
+	}
+}
+
 // The workdir may be in the home or in /tmp, except for the folders of rolloutd there.
 func TestCheckWorkdir(t *testing.T) {
 	t.Parallel()

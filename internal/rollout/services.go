@@ -216,10 +216,12 @@ func (s Service) check(at string) error {
 		return fault.Field(at+".working_dir", "must be an absolute path, got %.100q", s.WorkingDir)
 	}
 
-	for name, args := range map[string][]string{"entrypoint": s.Entrypoint, "command": s.Command} {
-		if err := checkArgs(at+"."+name, args); err != nil {
-			return err
-		}
+	if err := checkArgs(at+".entrypoint", s.Entrypoint); err != nil {
+		return err
+	}
+
+	if err := checkArgs(at+".command", s.Command); err != nil {
+		return err
 	}
 
 	if err := CheckEnv(at+".env", s.Env); err != nil {

@@ -42,12 +42,14 @@ func TestCheckServices(t *testing.T) {
 		"sandbox.services[0].user: must be a user":              change(func(s *rollout.Service) { s.User = "a b" }),
 		"sandbox.services[0].working_dir: must be an absolute":  change(func(s *rollout.Service) { s.WorkingDir = "a" }),
 		"sandbox.services[0].command: must not contain a zero":  change(func(s *rollout.Service) { s.Command = []string{"\x00"} }),
-		"sandbox.services[0].entrypoint: must have at most 256": change(func(s *rollout.Service) { s.Entrypoint = make([]string, 257) }),
-		"sandbox.services[0].env.HOME: is the sandbox's":        change(func(s *rollout.Service) { s.Env = map[string]string{"HOME": "/"} }),
-		"sandbox.services[0]: sandbox: cpu, memory_mib and":     change(func(s *rollout.Service) { s.CPU = math.NaN() }),
-		"sandbox.services[0].depends_on: there is no service":   change(func(s *rollout.Service) { s.DependsOn = []string{"x"} }),
-		"sandbox.services: must not depend on each other":       change(func(s *rollout.Service) { s.DependsOn = []string{"db"} }),
-		"healthcheck.test: must be a program":                   change(func(s *rollout.Service) { s.Healthcheck = &rollout.Healthcheck{} }),
+		"sandbox.services[0].entrypoint: must have at most 256": change(func(s *rollout.Service) {
+			s.Entrypoint, s.Command = make([]string, 257), []string{"\x00"}
+		}),
+		"sandbox.services[0].env.HOME: is the sandbox's":      change(func(s *rollout.Service) { s.Env = map[string]string{"HOME": "/"} }),
+		"sandbox.services[0]: sandbox: cpu, memory_mib and":   change(func(s *rollout.Service) { s.CPU = math.NaN() }),
+		"sandbox.services[0].depends_on: there is no service": change(func(s *rollout.Service) { s.DependsOn = []string{"x"} }),
+		"sandbox.services: must not depend on each other":     change(func(s *rollout.Service) { s.DependsOn = []string{"db"} }),
+		"healthcheck.test: must be a program":                 change(func(s *rollout.Service) { s.Healthcheck = &rollout.Healthcheck{} }),
 		"healthcheck: must have times of at most 300": change(func(s *rollout.Service) {
 			s.Healthcheck = &rollout.Healthcheck{Test: []string{"x"}, Timeout: 301}
 		}),

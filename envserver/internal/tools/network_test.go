@@ -26,6 +26,7 @@ func TestNetworkArguments(t *testing.T) {
 		{nil, `{"allow_network":true}`, nil, "the operator lets no task reach a network"},
 		{nil, `{"network":{"allow":["example.org"]}}`, nil, `network.allow: "example.org" is not among the hosts that the operator lets tasks reach (none)`},
 		{[]string{"*.example.org"}, `{"network":{"agent":["a.example.org","example.org"]}}`, nil, `network.agent: "example.org" is not among`},
+		{[]string{"*.example.org"}, `{"network":{"allow":["a.org"],"setup":["b.org"],"agent":["c.org"]}}`, nil, `network.allow: "a.org" is not among`},
 		{[]string{"*.example.org"}, `{"network":{"setup":["10.0.0.0/8"]}}`, nil, `network.setup: must be a host name, *.domain or one address, not a range, got "10.0.0.0/8"`},
 		{[]string{"example.org"}, `{"allow_network":false,"network":{"allow":["example.org"]}}`, nil, "allow_network: is false, but network names hosts"},
 		{nil, `{"allow_network":false,"network":{"allow":["example.org"]}}`, nil, "allow_network: is false, but network names hosts"},

@@ -253,16 +253,19 @@ func (t *Table) allowAll(n *rollout.Network) error {
 }
 
 func (t *Table) checkNetwork(n *rollout.Network) error {
-	for field, hosts := range map[string][]string{
-		"network.allow": n.Allow,
-		"network.setup": n.Setup,
-		"network.agent": n.Agent,
+	for _, list := range []struct {
+		field string
+		hosts []string
+	}{
+		{"network.allow", n.Allow},
+		{"network.setup", n.Setup},
+		{"network.agent", n.Agent},
 	} {
-		if _, err := egress.ParseAllow(hosts); err != nil {
-			return fault.Field(field, "%v", err)
+		if _, err := egress.ParseAllow(list.hosts); err != nil {
+			return fault.Field(list.field, "%v", err)
 		}
 
-		for _, host := range hosts {
+		for _, host := range list.hosts {
 			if t.o.MaxNetwork.List.Covers(host) {
 				continue
 			}
@@ -272,12 +275,9 @@ func (t *Table) checkNetwork(n *rollout.Network) error {
 				most = strings.Join(t.o.MaxNetwork.Hosts, ", ")
 			}
 
-			return fault.Field(
-				field,
+			return fault.Field(list.field,
 				"%q is not among the hosts that the operator lets tasks reach (%s): see sandbox.network.max, ROLLOUTD_NETWORK_MAX",
-				host,
-				most,
-			)
+				host, most)
 		}
 	}
 

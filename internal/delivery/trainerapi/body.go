@@ -152,6 +152,15 @@ func required[T any](name string, v *T) error {
 	return nil
 }
 
+// requiredSmall refuses a body without the number, and an unrealistic one.
+func requiredSmall(name string, v *int) error {
+	if v == nil {
+		return required(name, v)
+	}
+
+	return small(name, *v)
+}
+
 // small refuses unrealistic numbers, whose sums could overflow.
 func small(name string, v int) error {
 	if v > math.MaxInt32 || v < math.MinInt32 {

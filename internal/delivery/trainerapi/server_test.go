@@ -291,6 +291,7 @@ func TestRefusals(t *testing.T) {
 		{"/register-env", strings.Replace(env, ":3", ":1.5", 1), "group_size: must be a whole number, got number 1.5"},
 		{"/register-env", strings.Replace(env, `"e"`, "5", 1), "desired_name: must be a string, got number"},
 		{"/register", strings.Replace(fmt.Sprintf(registration, 8), `"batch_size":8`, `"batch_size":0`, 1), "batch_size: must be at least 1, got 0"},
+		{"/register", `{"wandb_group":"g","wandb_project":"p","checkpoint_dir":"/c"}`, "batch_size: Field required"},
 	} {
 		status, text := c.do("POST", r.path, r.body)
 		require.Equal(t, http.StatusUnprocessableEntity, status, r.path)

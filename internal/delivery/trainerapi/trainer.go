@@ -31,21 +31,12 @@ func (b registerBody) registration() (queue.Registration, error) {
 		required("wandb_group", b.WandbGroup),
 		required("wandb_project", b.WandbProject),
 		required("checkpoint_dir", b.CheckpointDir),
+		requiredSmall("batch_size", b.BatchSize),
+		requiredSmall("max_token_len", b.MaxTokenLen),
+		requiredSmall("save_checkpoint_interval", b.SaveCheckpoint),
+		requiredSmall("starting_step", b.StartingStep),
+		requiredSmall("num_steps", b.NumSteps),
 	)
-	for name, v := range map[string]*int{
-		"batch_size":               b.BatchSize,
-		"max_token_len":            b.MaxTokenLen,
-		"save_checkpoint_interval": b.SaveCheckpoint,
-		"starting_step":            b.StartingStep,
-		"num_steps":                b.NumSteps,
-	} {
-		if e := required(name, v); e != nil {
-			err = errors.Join(err, e)
-		} else {
-			err = errors.Join(err, small(name, *v))
-		}
-	}
-
 	if err != nil {
 		return queue.Registration{}, err
 	}
@@ -117,7 +108,7 @@ type statusAnswer struct {
 	Groups    int `json:"queue_size"`
 	Sequences int `json:"queued_sequences"`
 
-	// that can never fill a batch of this trainer
+	// groups that can never fill a batch of this trainer
 	Unfit    int `json:"unfit_groups"`
 	Buffered int `json:"buffered_sequences"`
 	Unacked  int `json:"unacknowledged_batches"`
