@@ -10,29 +10,17 @@ import (
 	"time"
 )
 
-// tunnel carries bytes in both directions until both have ended, or one has failed.
-func (p *Proxy) tunnel(
-	ctx context.Context,
-	cancel context.CancelFunc,
-	in io.Reader,
-	conn io.ReadWriteCloser,
-	up net.Conn,
-	e *ProxyEntry,
-) {
+// tunnel carries bytes in both directions until both have ended, or one has failed. cancel ends both connections.
+func tunnel(cancel context.CancelFunc, in io.Reader, conn io.ReadWriteCloser, up *hostConn) {
 	if _, err := io.WriteString(conn, "HTTP/1.1 200 Connection established\r\n\r\n"); err != nil {
 		return
 	}
 
-	idle := p.watch(ctx, cancel, up)
-	defer idle.stop()
+	var sending sync.WaitGroup
 
-	var (
-		sent, received atomic.Int64
-		both           sync.WaitGroup
-	)
-	both.Go(func() {
-		_, err := io.Copy(&counter{up, &sent, idle}, in)
-		if tcp, ok := up.(interface{ CloseWrite() error }); ok && err == nil {
+	sending.Go(func() {
+		_, err := io.Copy(up, in)
+		if tcp, ok := up.Conn.(interface{ CloseWrite() error }); ok && err == nil {
 			_ = tcp.CloseWrite()
 			return
 		}
@@ -40,29 +28,14 @@ func (p *Proxy) tunnel(
 		cancel()
 	})
 	// either end may be gone
-	_, _ = io.Copy(&counter{conn, &received, idle}, up)
+	_, _ = io.Copy(conn, up)
 	// the other direction can get no answer any more
 	cancel()
-	both.Wait()
-
-	e.Sent, e.Received = sent.Load(), received.Load()
+	sending.Wait()
 }
 
 // forward sends one request and returns its answer. The connection is closed after it.
-func (p *Proxy) forward(
-	ctx context.Context,
-	cancel context.CancelFunc,
-	req *http.Request,
-	conn io.ReadWriteCloser,
-	up net.Conn,
-	e *ProxyEntry,
-) {
-	idle := p.watch(ctx, cancel, up)
-	defer idle.stop()
-
-	var sent, received atomic.Int64
-	defer func() { e.Sent, e.Received = sent.Load(), received.Load() }()
-
+func forward(ctx context.Context, req *http.Request, conn io.ReadWriteCloser, up *hostConn) error {
 	for _, name := range []string{
 		"Proxy-Connection", "Proxy-Authorization", "Connection", "Keep-Alive", "Te", "Upgrade",
 	} {
@@ -70,88 +43,52 @@ func (p *Proxy) forward(
 	}
 
 	t := &http.Transport{
-		DialContext: func(context.Context, string, string) (net.Conn, error) {
-			return &countedConn{up, &sent, &received, idle}, nil
-		},
+		DialContext:        func(context.Context, string, string) (net.Conn, error) { return up, nil },
 		DisableCompression: true, DisableKeepAlives: true, MaxResponseHeaderBytes: maxHeader,
 	}
 	req.RequestURI = ""
 
 	res, err := t.RoundTrip(req.WithContext(ctx))
 	if err != nil {
-		e.Error = err.Error()
-		_ = answer(conn, http.StatusBadGateway, e.Error)
-
-		return
+		_ = answer(conn, http.StatusBadGateway, err.Error())
+		return err
 	}
 	defer res.Body.Close()
 
 	res.Close = true
-	if err := res.Write(conn); err != nil {
-		e.Error = err.Error()
-	}
+
+	return res.Write(conn)
 }
 
-// idleWatch ends a connection without traffic.
-type idleWatch struct {
-	atMost time.Duration
-	timer  *time.Timer
-	end    func() bool
-}
-
-// watch closes up when ctx ends, and cancels ctx after the idle time without traffic.
-func (p *Proxy) watch(ctx context.Context, cancel context.CancelFunc, up net.Conn) *idleWatch {
-	return &idleWatch{p.o.Idle, time.AfterFunc(p.o.Idle, cancel), context.AfterFunc(ctx, func() { _ = up.Close() })}
-}
-
-func (w *idleWatch) moved() {
-	if w.timer.Stop() {
-		w.timer.Reset(w.atMost)
-	}
-}
-
-func (w *idleWatch) stop() {
-	w.timer.Stop()
-	w.end()
-}
-
-// counter counts what is written.
-type counter struct {
-	w    io.Writer
-	n    *atomic.Int64
-	idle *idleWatch
-}
-
-// Write implements io.Writer.
-func (c *counter) Write(p []byte) (int, error) {
-	n, err := c.w.Write(p)
-	c.n.Add(int64(n))
-	c.idle.moved()
-
-	return n, err
-}
-
-// countedConn counts both directions.
-type countedConn struct {
+// hostConn is a connection to a host. It counts its bytes, and ends after a time without any.
+type hostConn struct {
 	net.Conn
-	sent, received *atomic.Int64
-	idle           *idleWatch
+	sent, received atomic.Int64
+
+	atMost time.Duration
+	idle   *time.Timer
 }
 
 // Read implements net.Conn.
-func (c *countedConn) Read(p []byte) (int, error) {
+func (c *hostConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
-	c.received.Add(int64(n))
-	c.idle.moved()
+	c.count(&c.received, n)
 
 	return n, err
 }
 
 // Write implements net.Conn.
-func (c *countedConn) Write(p []byte) (int, error) {
+func (c *hostConn) Write(p []byte) (int, error) {
 	n, err := c.Conn.Write(p)
-	c.sent.Add(int64(n))
-	c.idle.moved()
+	c.count(&c.sent, n)
 
 	return n, err
+}
+
+func (c *hostConn) count(bytes *atomic.Int64, n int) {
+	bytes.Add(int64(n))
+
+	if c.idle.Stop() {
+		c.idle.Reset(c.atMost)
+	}
 }

@@ -18,13 +18,13 @@ import (
 )
 
 const (
-	// for a request to arrive
+	// bounds the arrival of a request
 	headerTime = 30 * time.Second
 
 	// bytes
 	maxHeader = 64 << 10
 
-	// to resolve the name and connect
+	// bounds the look-up of the name and the connection
 	dialTime = 30 * time.Second
 )
 
@@ -46,13 +46,13 @@ type ProxyOptions struct {
 
 // ProxyEntry is one connection, or one that was refused.
 type ProxyEntry struct {
-	// of its beginning
+	// when it began
 	Time   time.Time `json:"time"`
 	Method string    `json:"method"`
 	Host   string    `json:"host"`
 	Port   uint16    `json:"port"`
 
-	// that the name was resolved to
+	// address that the name was resolved to
 	Address string `json:"address,omitempty"`
 
 	// why it was refused; empty: it was not
@@ -61,10 +61,10 @@ type ProxyEntry struct {
 	// why it failed
 	Error string `json:"error,omitempty"`
 
-	// to the host
+	// bytes to the host
 	Sent int64 `json:"sent_bytes"`
 
-	// from the host
+	// bytes from the host
 	Received  int64   `json:"received_bytes"`
 	DurationS float64 `json:"duration_s"`
 }
@@ -96,11 +96,8 @@ func (p *Proxy) Serve(ctx context.Context, conn io.ReadWriteCloser) {
 
 	req, err := http.ReadRequest(in)
 	if !headerTimer.Stop() || err != nil {
-		_ = answer(
-			conn,
-			http.StatusBadRequest,
-			"this is an HTTP proxy: the request must be CONNECT host:port, or one with an http:// URL",
-		)
+		_ = answer(conn, http.StatusBadRequest,
+			"this is an HTTP proxy: the request must be CONNECT host:port, or one with an http:// URL")
 
 		return
 	}
@@ -132,12 +129,17 @@ func (p *Proxy) Serve(ctx context.Context, conn io.ReadWriteCloser) {
 	}
 	defer up.Close()
 
-	if req.Method == http.MethodConnect {
-		p.tunnel(ctx, cancel, in, conn, up, &e)
-		return
-	}
+	defer context.AfterFunc(ctx, func() { _ = up.Close() })()
 
-	p.forward(ctx, cancel, req, conn, up, &e)
+	counted := &hostConn{Conn: up, atMost: p.o.Idle, idle: time.AfterFunc(p.o.Idle, cancel)}
+	defer counted.idle.Stop()
+	defer func() { e.Sent, e.Received = counted.sent.Load(), counted.received.Load() }()
+
+	if req.Method == http.MethodConnect {
+		tunnel(cancel, in, conn, counted)
+	} else if err := forward(ctx, req, conn, counted); err != nil {
+		e.Error = err.Error()
+	}
 }
 
 // target is the host and port that a request is for.
@@ -206,14 +208,9 @@ func (p *Proxy) dial(ctx context.Context, e *ProxyEntry) (net.Conn, error) {
 
 func answer(w io.Writer, status int, why string) error {
 	why += "\n"
-	_, err := fmt.Fprintf(
-		w,
-		"HTTP/1.1 %d %s\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s",
-		status,
-		http.StatusText(status),
-		len(why),
-		why,
-	)
+	_, err := fmt.Fprintf(w, "HTTP/1.1 %d %s\r\nContent-Type: text/plain; charset=utf-8\r\n"+
+		"Content-Length: %d\r\nConnection: close\r\n\r\n%s",
+		status, http.StatusText(status), len(why), why)
 
 	return err
 }
