@@ -51,21 +51,12 @@ func (s *Server) simulationRoutes() []api.Route {
 // environment of its own that takes no slot. A request that names a session uses that session.
 
 func (s *Server) resetPost(w http.ResponseWriter, r *http.Request) {
-	data, release, ok := s.bodies.Read(w, r)
+	in, ok := httpio.Decode(s.bodies, w, r, readReset)
 	if !ok {
 		return
 	}
 
-	in, args, found := readReset(data)
-
-	release()
-
-	if len(found) > 0 {
-		httpio.WriteInvalid(w, found)
-		return
-	}
-
-	sess, done, err := s.env.SessionForReset(r.Context(), cmp.Or(env.SessionOf(r), in.SessionID), in.Attach)
+	sess, done, err := s.env.SessionForReset(r.Context(), cmp.Or(env.SessionOf(r), in.sessionID), in.Attach)
 	if err != nil {
 		httpio.WriteRefusal(w, err)
 		return
@@ -75,7 +66,7 @@ func (s *Server) resetPost(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := s.callContext(r)
 	defer cancel()
 
-	out, err := s.env.Reset(ctx, sess, env.ResetArgs{EpisodeID: in.EpisodeID, Attach: in.Attach, Args: args})
+	out, err := s.env.Reset(ctx, sess, in.ResetArgs)
 	if err != nil {
 		httpio.WriteRefusal(w, err)
 		return
@@ -85,37 +76,34 @@ func (s *Server) resetPost(w http.ResponseWriter, r *http.Request) {
 	httpio.WriteJSON(w, http.StatusOK, out)
 }
 
+// sessionReset is a resetBody that was read.
+type sessionReset struct {
+	env.ResetArgs
+	sessionID string
+}
+
 // readReset reads a reset request, whose members are all optional.
-func readReset(data []byte) (in resetBody, obj map[string]any, found validation.List) {
-	obj, found = httpio.Object(data)
-	c := validation.Check(obj, "body")
+func readReset(data []byte) (in sessionReset, found validation.List) {
+	in.Args, found = httpio.Object(data)
+	c := validation.Check(in.Args, "body")
 	c.NaturalInt("seed")
 	in.EpisodeID, _ = c.OptionalString("episode_id", maxID)
-	in.SessionID, _ = c.OptionalString("session_id", maxID)
+	in.sessionID, _ = c.OptionalString("session_id", maxID)
 	in.Attach = c.OptionalBool("attach")
 
-	return in, obj, append(found, c.Found(false)...)
+	return in, append(found, c.Found(false)...)
 }
 
 func (s *Server) stepPost(w http.ResponseWriter, r *http.Request) {
-	data, release, ok := s.bodies.Read(w, r)
+	in, ok := httpio.Decode(s.bodies, w, r, readStep)
 	if !ok {
-		return
-	}
-
-	in, a, found := readStep(data)
-
-	release()
-
-	if len(found) > 0 {
-		httpio.WriteInvalid(w, found)
 		return
 	}
 
 	ctx, cancel := s.callContext(r)
 	defer cancel()
 
-	sess, done, err := s.env.SessionFor(ctx, cmp.Or(env.SessionOf(r), in.SessionID))
+	sess, done, err := s.env.SessionFor(ctx, cmp.Or(env.SessionOf(r), in.sessionID))
 	if err != nil {
 		httpio.WriteRefusal(w, err)
 		return
@@ -125,7 +113,7 @@ func (s *Server) stepPost(w http.ResponseWriter, r *http.Request) {
 	w, stop := httpio.KeepAlive(w, s.o.PingInterval)
 	defer stop()
 
-	out, err := s.env.Step(ctx, sess, a, 0)
+	out, err := s.env.Step(ctx, sess, in.Action, 0)
 	s.env.SaveSession(ctx, sess)
 
 	if err != nil {
@@ -137,37 +125,43 @@ func (s *Server) stepPost(w http.ResponseWriter, r *http.Request) {
 	httpio.WriteJSON(w, http.StatusOK, out)
 }
 
-// readStep reads a step request; timeout_s beside the action takes precedence over the one in its metadata.
-func readStep(data []byte) (in stepBody, a env.Action, found validation.List) {
+// sessionStep is a stepBody that was read.
+type sessionStep struct {
+	env.Action
+	sessionID string
+}
+
+// readStep reads a step request; timeout_s and request_id beside the action take precedence over those in its metadata.
+func readStep(data []byte) (in sessionStep, found validation.List) {
 	obj, found := httpio.Object(data)
 	if found != nil {
-		return in, a, found
+		return in, found
 	}
 
 	if obj == nil {
-		return in, a, validation.List{{Type: "missing", Loc: []any{"body"}, Msg: "Field required"}}
+		return in, validation.List{{Type: "missing", Loc: []any{"body"}, Msg: "Field required"}}
 	}
 
 	c := validation.Check(obj, "body")
-	in.Action = c.Dict("action", true)
+	action := c.Dict("action", true)
 	timeout, timed := c.Positive("timeout_s")
-	in.RequestID, _ = c.OptionalString("request_id", maxID)
+	requestID, _ := c.OptionalString("request_id", maxID)
 
-	in.SessionID, _ = c.OptionalString("session_id", maxID)
+	in.sessionID, _ = c.OptionalString("session_id", maxID)
 	if found := c.Found(false); len(found) > 0 {
-		return in, a, found
+		return in, found
 	}
 
-	a, found = env.ReadAction(in.Action)
+	in.Action, found = env.ReadAction(action)
 	if timed {
-		in.TimeoutS, a.Limit = timeout, env.SecondsLimit(timeout)
+		in.Limit = env.SecondsLimit(timeout)
 	}
 
-	if in.RequestID != "" {
-		a.RequestID = env.RequestID(in.RequestID)
+	if requestID != "" {
+		in.RequestID = env.RequestID(requestID)
 	}
 
-	return in, a, found
+	return in, found
 }
 
 // stateGet answers with the state of the named session, or of a new environment.

@@ -98,23 +98,8 @@ func (s *Server) webSession(r *http.Request) (sess *session.Session, done func()
 }
 
 func (s *Server) webReset(w http.ResponseWriter, r *http.Request) {
-	data, release, ok := s.bodies.Read(w, r)
+	args, ok := httpio.Decode(s.bodies, w, r, readWebReset)
 	if !ok {
-		return
-	}
-
-	obj, found := dict(data)
-
-	release()
-
-	if len(found) > 0 {
-		httpio.WriteInvalid(w, found)
-		return
-	}
-
-	args, found := env.ReadReset(obj)
-	if len(found) > 0 {
-		httpio.WriteInvalid(w, found)
 		return
 	}
 
@@ -136,17 +121,8 @@ func (s *Server) webReset(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) webStep(w http.ResponseWriter, r *http.Request) {
-	data, release, ok := s.bodies.Read(w, r)
+	a, ok := httpio.Decode(s.bodies, w, r, readWebStep)
 	if !ok {
-		return
-	}
-
-	a, found := readWebStep(data)
-
-	release()
-
-	if len(found) > 0 {
-		httpio.WriteInvalid(w, found)
 		return
 	}
 
@@ -170,6 +146,15 @@ func (s *Server) webStep(w http.ResponseWriter, r *http.Request) {
 
 	s.log(sess, a, out)
 	httpio.WriteJSON(w, http.StatusOK, out)
+}
+
+func readWebReset(data []byte) (env.ResetArgs, validation.List) {
+	obj, found := dict(data)
+	if len(found) > 0 {
+		return env.ResetArgs{}, found
+	}
+
+	return env.ReadReset(obj)
 }
 
 // readWebStep reads {"action": …}; a body without an action is one, as a chat box would send it.

@@ -51,13 +51,13 @@ func WriteInvalid(w http.ResponseWriter, found validation.List) {
 
 // Bodies reads the bodies of requests.
 type Bodies struct {
-	// for all of them
+	// the memory of all bodies
 	Memory *membudget.Memory
 
 	// bytes of one body
 	Max int64
 
-	// of the transfer of one body
+	// bounds the transfer of one body
 	Timeout time.Duration
 }
 
@@ -97,6 +97,30 @@ func (b Bodies) Read(w http.ResponseWriter, r *http.Request) (data []byte, relea
 	return data, release, err == nil
 }
 
+// Decode reads a request's body and decodes it. If ok is false, the request has been answered.
+func Decode[T any](
+	b Bodies,
+	w http.ResponseWriter,
+	r *http.Request,
+	decode func([]byte) (T, validation.List),
+) (v T, ok bool) {
+	data, release, ok := b.Read(w, r)
+	if !ok {
+		return v, false
+	}
+
+	v, found := decode(data)
+
+	release()
+
+	if len(found) > 0 {
+		WriteInvalid(w, found)
+		return v, false
+	}
+
+	return v, true
+}
+
 // Plain refuses a request whose body is compressed, and reports whether it is not.
 func Plain(w http.ResponseWriter, r *http.Request) bool {
 	coding := r.Header.Get("Content-Encoding")
@@ -105,11 +129,8 @@ func Plain(w http.ResponseWriter, r *http.Request) bool {
 	}
 
 	w.Header().Set("Accept-Encoding", "identity")
-	WriteDetail(
-		w,
-		http.StatusUnsupportedMediaType,
-		"Content-Encoding must be absent: the server takes plain bodies only",
-	)
+	WriteDetail(w, http.StatusUnsupportedMediaType,
+		"Content-Encoding must be absent: the server takes plain bodies only")
 
 	return false
 }

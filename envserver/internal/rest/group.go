@@ -98,21 +98,7 @@ func (a *API) postGroup(w http.ResponseWriter, r *http.Request) {
 
 // arguments reads a body that is a JSON object. If ok is false, the request has been answered.
 func (a *API) arguments(w http.ResponseWriter, r *http.Request) (args map[string]any, ok bool) {
-	data, release, ok := a.Bodies.Read(w, r)
-	if !ok {
-		return nil, false
-	}
-
-	args, found := httpio.Object(data)
-
-	release()
-
-	if len(found) > 0 {
-		httpio.WriteInvalid(w, found)
-		return nil, false
-	}
-
-	return args, true
+	return httpio.Decode(a.Bodies, w, r, httpio.Object)
 }
 
 func (a *API) listGroups(w http.ResponseWriter, r *http.Request) {
