@@ -1,12 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -70,26 +70,17 @@ func listsEndpoints(s std, cmd *cobra.Command) {
 	}
 }
 
-// ill says whether an endpoint that is configured gives no list of models.
+// ill reports whether an endpoint that is configured gives no list of models.
 func (l endpointLine) ill() bool { return l.URL != "" && !l.Answers }
 
 func printEndpoints(w io.Writer, lines []endpointLine) {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "ENDPOINT\tURL\tGATEWAY\tPROBE")
+	t := cli.NewColumns(w, "ENDPOINT", "URL", "GATEWAY", "PROBE")
 
 	for _, l := range lines {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", l.Name, dash(l.URL), dash(l.State), l.Probe)
-	}
-	// fails only if the output is closed
-	_ = t.Flush()
-}
-
-func dash(text string) string {
-	if text == "" {
-		return "-"
+		t.Row(l.Name, cmp.Or(l.URL, "-"), cmp.Or(l.State, "-"), l.Probe)
 	}
 
-	return text
+	t.Flush()
 }
 
 // listEndpoints asks the server for the endpoints. unasked is why it did not say the state of one at the gateway.

@@ -1,9 +1,7 @@
 package cli
 
 import (
-	"fmt"
 	"io"
-	"text/tabwriter"
 	"time"
 
 	"github.com/rolloutd/rolloutd/internal/rollout"
@@ -11,13 +9,11 @@ import (
 
 // Deliveries prints a table of deliveries.
 func Deliveries(w io.Writer, all []rollout.Delivery) {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "SINK\tGROUP\tSTATE\tTRIES\tQUEUED\tREASON")
+	t := NewColumns(w, "SINK", "GROUP", "STATE", "TRIES", "QUEUED", "REASON")
 
 	for _, d := range all {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\n",
-			d.Sink, d.GroupID, d.State, d.Tries, d.QueuedAt.Local().Format(time.DateTime), plain(d.Reason))
+		t.Row(d.Sink, d.GroupID, d.State, d.Tries, d.QueuedAt.Local().Format(time.DateTime), plain(d.Reason))
 	}
-	// fails only if the output is closed
-	_ = t.Flush()
+
+	t.Flush()
 }

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/rolloutd/rolloutd/internal/host/fleet"
@@ -14,16 +13,16 @@ import (
 
 // Hosts writes hosts as a table, one line each.
 func Hosts(w io.Writer, all []fleet.Host, now time.Time) {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "HOST\tSTATE\tSLOTS\tWARM\tLOAD\tVERSION\tSEEN\tPROBLEM")
+	t := NewColumns(w, "HOST", "STATE", "SLOTS", "WARM", "LOAD", "VERSION", "SEEN", "PROBLEM")
 
 	for _, h := range all {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%.2f/%d\t%s\t%s ago\t%s\n",
-			plain(h.Name), orDash(string(h.State)), slots(h), h.Total().Warm, h.Load, h.CPUs, orDash(plain(h.Version)),
-			max(now.Sub(h.SeenAt), 0).Round(time.Second), orDash(plain(h.Error)))
+		load := fmt.Sprintf("%.2f/%d", h.Load, h.CPUs)
+		seen := max(now.Sub(h.SeenAt), 0).Round(time.Second).String() + " ago"
+		t.Row(plain(h.Name), orDash(string(h.State)), slots(h), h.Total().Warm, load, orDash(plain(h.Version)), seen,
+			orDash(plain(h.Error)))
 	}
-	// fails only if the output is closed
-	_ = t.Flush()
+
+	t.Flush()
 }
 
 // slots are the used and all slots of a host, by backend if it has several.

@@ -6,7 +6,6 @@ import (
 	"io"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 	"unicode/utf8"
 
@@ -16,17 +15,14 @@ import (
 // List writes rollouts as a table, one line each. Clients choose ids and names, so control characters in
 // them are escaped.
 func List(w io.Writer, rollouts []rollout.Listed, now time.Time) {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "ROLLOUT\tTASK\tSTATE\tATTEMPT\tTURNS\tREWARD\tTOOK\tSTARTED")
+	t := NewColumns(w, "ROLLOUT", "TASK", "STATE", "ATTEMPT", "TURNS", "REWARD", "TOOK", "STARTED")
 
 	for _, s := range rollouts {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n",
-			plain(s.ID), orDash(short(plain(s.TaskID), maxName)), outcomeOrPhase(s), number(s.Attempt), number(s.Turns),
+		t.Row(plain(s.ID), orDash(short(plain(s.TaskID), maxName)), outcomeOrPhase(s), number(s.Attempt), number(s.Turns),
 			formatReward(s.Reward), duration(s.StartedAt, s.FinishedAt, now), s.StartedAt.Local().Format(time.DateTime))
 	}
-	// fails only if the output is closed
-	_ = t.Flush()
 
+	t.Flush()
 	waits(w, rollouts)
 
 	for _, s := range rollouts {
@@ -38,17 +34,15 @@ func List(w io.Writer, rollouts []rollout.Listed, now time.Time) {
 
 // Groups writes groups of rollouts as a table, one line each.
 func Groups(w io.Writer, groups []rollout.ListedGroup, now time.Time) {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "GROUP\tTASK\tSTATE\tSIZE\tREPLACED\tMEAN REWARD\tTOOK\tSTARTED")
+	t := NewColumns(w, "GROUP", "TASK", "STATE", "SIZE", "REPLACED", "MEAN REWARD", "TOOK", "STARTED")
 
 	for _, g := range groups {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n",
-			plain(g.ID), orDash(short(plain(g.TaskID), maxName)), cmp.Or(string(g.Outcome), rollout.StatusRunning),
+		t.Row(plain(g.ID), orDash(short(plain(g.TaskID), maxName)), cmp.Or(string(g.Outcome), rollout.StatusRunning),
 			number(g.Size), number(g.Replaced), formatReward(g.MeanReward), duration(g.StartedAt, g.FinishedAt, now),
 			g.StartedAt.Local().Format(time.DateTime))
 	}
-	// fails only if the output is closed
-	_ = t.Flush()
+
+	t.Flush()
 }
 
 // waits writes why rollouts wait, each reason once. Many rollouts usually wait for one endpoint.

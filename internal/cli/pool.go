@@ -3,7 +3,6 @@ package cli
 import (
 	"fmt"
 	"io"
-	"text/tabwriter"
 	"time"
 
 	"github.com/rolloutd/rolloutd/internal/pool"
@@ -32,8 +31,7 @@ func Pool(w io.Writer, spec pool.Spec, s pool.Status, now time.Time) {
 		return
 	}
 
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "GROUP\tHOST\tSTATE\tSLOTS\tNODE\tNOMAD\tPROBLEM")
+	t := NewColumns(w, "GROUP", "HOST", "STATE", "SLOTS", "NODE", "NOMAD", "PROBLEM")
 
 	for _, h := range s.Hosts {
 		state := string(h.State)
@@ -41,12 +39,11 @@ func Pool(w io.Writer, spec pool.Spec, s pool.Status, now time.Time) {
 			state += " (old settings)"
 		}
 
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d/%d\t%s\t%s\t%s\n",
-			plain(h.Group), orDash(plain(h.Host)), orDash(state), h.Used, h.Slots, orDash(plain(h.Node)),
-			orDash(plain(h.Nomad)), orDash(plain(h.Why)))
+		t.Row(plain(h.Group), orDash(plain(h.Host)), orDash(state), fmt.Sprintf("%d/%d", h.Used, h.Slots),
+			orDash(plain(h.Node)), orDash(plain(h.Nomad)), orDash(plain(h.Why)))
 	}
-	// fails only if the output is closed
-	_ = t.Flush()
+
+	t.Flush()
 }
 
 func mode(s pool.Spec) string {

@@ -8,10 +8,10 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/rolloutd/rolloutd/internal/cli/client"
+	"github.com/rolloutd/rolloutd/internal/clock"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/producer"
 )
@@ -22,20 +22,15 @@ const producerPoll = time.Second
 // FollowProducer prints a line whenever the sums of a producer change, until it has ended. It waits while
 // the server is unreachable, since the producer does not need it.
 func FollowProducer(ctx context.Context, c *client.Client, id string, progress io.Writer) (client.Producer, error) {
-	tick := time.NewTicker(producerPoll)
-	defer tick.Stop()
-
 	last := ""
 
 	for {
 		p, err := c.Producer(ctx, id)
 		switch {
 		case ctx.Err() != nil:
-			fmt.Fprintf(
-				progress,
+			fmt.Fprintf(progress,
 				"the producer continues; show it:  rolloutd produce show %[1]s   end it:  rolloutd produce stop %[1]s\n",
-				id,
-			)
+				id)
 
 			return p, context.Cause(ctx)
 		case err != nil && !fault.Is(err, fault.Unavailable):
@@ -51,10 +46,8 @@ func FollowProducer(ctx context.Context, c *client.Client, id string, progress i
 			}
 		}
 
-		select {
-		case <-ctx.Done():
-		case <-tick.C:
-		}
+		// the next turn of the loop sees the end of ctx
+		_ = clock.Sleep(ctx, producerPoll)
 	}
 }
 
@@ -86,28 +79,16 @@ func ProducerTable(w io.Writer, s producer.State) {
 	row("sink", "%s", s.Sink)
 	row("step", "%d", s.Step)
 	c := s.Counts
-	row(
-		"groups",
-		"%d started, %d delivered, %d running, %d in the outbox",
-		c.Started,
-		c.Delivered,
-		len(s.Running),
-		len(s.Outbox),
-	)
+	row("groups", "%d started, %d delivered, %d running, %d in the outbox",
+		c.Started, c.Delivered, len(s.Running), len(s.Outbox))
 	row("not", "%s", reasons(c))
 
 	if c.Marked > 0 {
 		row("stale", "%d delivered with a mark", c.Marked)
 	}
 
-	row(
-		"rollouts",
-		"%d delivered, %d replaced, %d in flight of %d",
-		c.Rollouts,
-		c.Replaced,
-		s.InFlight(),
-		s.Bounds.Concurrency,
-	)
+	row("rollouts", "%d delivered, %d replaced, %d in flight of %d",
+		c.Rollouts, c.Replaced, s.InFlight(), s.Bounds.Concurrency)
 
 	for _, e := range s.Evaluated {
 		row("eval", "step %d: mean %.4g of %d rollouts, %d passed", e.Step, e.Mean(), e.Rollouts, e.Passed)
@@ -139,14 +120,12 @@ func reasons(c producer.Counts) string {
 
 // Producers writes producers as a table, one line each.
 func Producers(w io.Writer, all []producer.Listed) {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "PRODUCER\tSTATE\tTASKS\tSTARTED")
+	t := NewColumns(w, "PRODUCER", "STATE", "TASKS", "STARTED")
 
 	for _, s := range all {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n",
-			plain(s.ID), cmp.Or(string(s.Outcome), string(s.Phase)), orDash(short(plain(s.Name), maxName)),
+		t.Row(plain(s.ID), cmp.Or(string(s.Outcome), string(s.Phase)), orDash(short(plain(s.Name), maxName)),
 			s.StartedAt.Local().Format(time.DateTime))
 	}
-	// fails only if the output is closed
-	_ = t.Flush()
+
+	t.Flush()
 }

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
@@ -43,7 +42,7 @@ func SetTable(w io.Writer, results []TaskResult) {
 
 		for k, p := range lines[i].passAtK {
 			tasks[k]++
-			// of a running mean
+			// the running mean
 			total.passAtK[k] += (p - total.passAtK[k]) / tasks[k]
 		}
 	}
@@ -101,27 +100,24 @@ func (l *setLine) addTask(task setLine) {
 func writeLines(w io.Writer, lines []setLine) {
 	ks := slices.Sorted(maps.Keys(lines[len(lines)-1].passAtK))
 
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprint(t, "TASK\tGRADED\tMEAN REWARD")
-
+	header := []any{"TASK", "GRADED", "MEAN REWARD"}
 	for _, k := range ks {
-		fmt.Fprintf(t, "\tPASS@%d", k)
+		header = append(header, fmt.Sprintf("PASS@%d", k))
 	}
 
-	fmt.Fprintln(t, "\tOUTCOMES\tPROMPT TOKENS\tSAMPLED TOKENS\tCOST")
+	t := NewColumns(w, append(header, "OUTCOMES", "PROMPT TOKENS", "SAMPLED TOKENS", "COST")...)
 
 	for _, l := range lines {
-		fmt.Fprintf(t, "%s\t%d of %d\t%s", l.name, l.graded, l.rollouts, l.reward)
-
+		cells := []any{l.name, fmt.Sprintf("%d of %d", l.graded, l.rollouts), l.reward}
 		for _, k := range ks {
-			fmt.Fprintf(t, "\t%s", knownNumber(l.passAtK, k))
+			cells = append(cells, knownNumber(l.passAtK, k))
 		}
 
-		fmt.Fprintf(t, "\t%s\t%d\t%d\t%s\n",
-			countsOf(l.outcomes), l.usage.PromptTokens, l.usage.CompletionTokens, cost(l.usage.CostUSD))
+		t.Row(append(cells,
+			countsOf(l.outcomes), l.usage.PromptTokens, l.usage.CompletionTokens, cost(l.usage.CostUSD))...)
 	}
-	// fails only if the output is closed
-	_ = t.Flush()
+
+	t.Flush()
 }
 
 func knownNumber(numbers map[int]float64, k int) string {

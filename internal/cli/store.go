@@ -5,7 +5,6 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"text/tabwriter"
 	"time"
 
 	"github.com/rolloutd/rolloutd/internal/retention"
@@ -13,20 +12,18 @@ import (
 
 // StoreUsage writes what a store holds as a table.
 func StoreUsage(w io.Writer, all []retention.Usage, now time.Time) {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "KIND\tBLOBS\tSIZE\tOLDEST")
+	t := NewColumns(w, "KIND", "BLOBS", "SIZE", "OLDEST")
 
 	blobs, bytes := 0, int64(0)
 
 	for _, u := range all {
-		fmt.Fprintf(t, "%s\t%d\t%s\t%s\n", u.Kind, u.Blobs, size(u.Bytes), days(now.Sub(u.Oldest)))
+		t.Row(u.Kind, u.Blobs, size(u.Bytes), days(now.Sub(u.Oldest)))
 
 		blobs, bytes = blobs+u.Blobs, bytes+u.Bytes
 	}
 
-	fmt.Fprintf(t, "total\t%d\t%s\t\n", blobs, size(bytes))
-	// the writer is a terminal or a buffer
-	_ = t.Flush()
+	t.Row("total", blobs, size(bytes), "")
+	t.Flush()
 }
 
 // StorePlan writes what a policy deletes and why it keeps the rest.
