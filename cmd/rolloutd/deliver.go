@@ -135,9 +135,7 @@ func deliveriesCommand(s std) *cobra.Command {
 
 		cli.Deliveries(s.out, page.Deliveries)
 
-		if page.Next != "" {
-			fmt.Fprintf(s.err, "more: repeat the command with --cursor %s\n", page.Next)
-		}
+		s.hintNext(page.Next)
 
 		return nil
 	}

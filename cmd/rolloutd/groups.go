@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -43,9 +42,7 @@ func groupsCommand(s std) *cobra.Command {
 
 		cli.Groups(s.out, page.Groups, time.Now())
 
-		if page.Next != "" {
-			fmt.Fprintf(s.err, "more: repeat the command with --cursor %s\n", page.Next)
-		}
+		s.hintNext(page.Next)
 
 		return nil
 	}

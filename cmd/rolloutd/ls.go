@@ -60,10 +60,7 @@ func lsCommand(s std) *cobra.Command {
 		cli.List(s.out, page.Rollouts, time.Now())
 		sayIndexed(s, page)
 
-		if page.Next != "" {
-			// the cursor is valid with the same filters only
-			fmt.Fprintf(s.err, "more: repeat the command with --cursor %s\n", page.Next)
-		}
+		s.hintNext(page.Next)
 
 		return nil
 	}

@@ -33,6 +33,13 @@ type std struct {
 	env      config.Environ
 }
 
+// hintNext says how to get the next page of a list, if there is one. Its cursor is valid with the same filters only.
+func (s std) hintNext(cursor string) {
+	if cursor != "" {
+		fmt.Fprintf(s.err, "more: repeat the command with --cursor %s\n", cursor)
+	}
+}
+
 // exitError ends the process with this exit code and prints nothing.
 type exitError int
 

@@ -19,7 +19,7 @@ import (
 
 // produceFlags are the flags of produce.
 type produceFlags struct {
-	// of each rollout
+	// the flags of each rollout
 	run                                            runFlags
 	tasks, sink, id                                string
 	evalSet                                        string
@@ -354,9 +354,7 @@ func produceLs(s std) *cobra.Command {
 
 		cli.Producers(s.out, page.Producers)
 
-		if page.Next != "" {
-			fmt.Fprintf(s.err, "more: repeat the command with --cursor %s\n", page.Next)
-		}
+		s.hintNext(page.Next)
 
 		return nil
 	}

@@ -16,17 +16,22 @@ import (
 // regradePage is the size of a page of rollouts.
 const regradePage = 1000
 
+// regradeFlags are the flags of regrade.
+type regradeFlags struct {
+	settings
+	tasks   selectFlags
+	grading gradingFlags
+
+	// only rollouts of this group; "": of any
+	group string
+
+	apply, json bool
+	concurrency int
+}
+
 func regradeCommand(s std) *cobra.Command {
-	f := settings{s: s}
+	f := regradeFlags{settings: settings{s: s}}
 
-	var (
-		sel         selectFlags
-		grading     gradingFlags
-		group       string
-		apply, asJS bool
-	)
-
-	concurrency := 16
 	cmd := &cobra.Command{
 		Use:     "regrade SET [ROLLOUT...]",
 		Short:   "Grade the saved work of finished rollouts again, by the verifiers of a set as they are now",
@@ -38,72 +43,65 @@ func regradeCommand(s std) *cobra.Command {
 		Example: "  rolloutd regrade tasks/ --task parser\n  rolloutd regrade task.yaml 0198c0de-1 --apply",
 	}
 	f.register(cmd)
-	sel.register(cmd)
-	grading.register(cmd.Flags())
-	cmd.Flags().StringVar(&group, "group", "", "only rollouts of this group id")
-	cmd.Flags().BoolVar(&apply, "apply", false, "make the new grades those of the rollouts")
-	cmd.Flags().IntVar(&concurrency, "concurrency", concurrency, "regrades at once; those that no host has room for wait")
-	cmd.Flags().BoolVar(&asJS, "json", false, "print JSON lines")
+	f.tasks.register(cmd)
+	f.grading.register(cmd.Flags())
+	cmd.Flags().StringVar(&f.group, "group", "", "only rollouts of this group id")
+	cmd.Flags().BoolVar(&f.apply, "apply", false, "make the new grades those of the rollouts")
+	cmd.Flags().IntVar(&f.concurrency, "concurrency", 16, "regrades at once; those that no host has room for wait")
+	cmd.Flags().BoolVar(&f.json, "json", false, "print JSON lines")
 	connect := serverFlag(cmd, s)
-	resolveGroup := groupFlag(cmd, connect, &group)
+	resolveGroup := groupFlag(cmd, connect, &f.group)
 	cmd.ValidArgsFunction = completeRegrade(connect)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if concurrency < 1 {
-			return fmt.Errorf("--concurrency: must be at least 1, got %d", concurrency)
+		if f.concurrency < 1 {
+			return fmt.Errorf("--concurrency: must be at least 1, got %d", f.concurrency)
 		}
 
-		tasks, err := f.tasksOf(args[0], sel)
+		tasks, err := f.tasksOf(args[0], f.tasks)
 		if err != nil {
 			return err
 		}
 
 		c := connect()
-
-		err = resolveGroup(cmd.Context())
-
-		var jobs []cli.RegradeJob
-		if err == nil {
-			jobs, err = regradeJobs(cmd.Context(), c, tasks, args[1:], group)
+		if err := resolveGroup(cmd.Context()); err != nil {
+			return hint(err, c)
 		}
 
-		for i := range jobs {
-			jobs[i].Changes = grading.changes()
-		}
-
-		if err == nil {
-			err = prepareTasks(cmd.Context(), s, c, tasks)
-		}
-
+		jobs, err := f.jobs(cmd.Context(), c, tasks, args[1:])
 		if err != nil {
 			return hint(err, c)
 		}
 
-		return regrade(cmd.Context(), s, c, jobs, concurrency, apply, asJS)
+		if err := prepareTasks(cmd.Context(), s, c, tasks); err != nil {
+			return hint(err, c)
+		}
+
+		return f.regrade(cmd.Context(), c, jobs)
 	}
 
 	return cmd
 }
 
 // regrade grades the rollouts again and prints how.
-func regrade(ctx context.Context, s std, c *client.Client, jobs []cli.RegradeJob, concurrency int, apply, asJSON bool) error {
+func (f *regradeFlags) regrade(ctx context.Context, c *client.Client, jobs []cli.RegradeJob) error {
 	var all []cli.Regraded
 
-	err := cli.Regrade(ctx, c, jobs, concurrency, apply, func(r cli.Regraded) {
+	err := cli.Regrade(ctx, c, jobs, f.concurrency, f.apply, func(r cli.Regraded) {
 		all = append(all, r)
 
-		if asJSON {
+		if f.json {
 			// a closed pipe ends the command by its signal
-			_ = r.WriteJSON(s.out)
+			_ = r.WriteJSON(f.s.out)
 		}
 
-		cli.RegradeLine(s.err, r)
+		cli.RegradeLine(f.s.err, r)
 	})
 	if err != nil {
 		return hint(err, c)
 	}
 
-	if !asJSON {
-		cli.RegradeTable(s.out, all, apply)
+	if !f.json {
+		cli.RegradeTable(f.s.out, all, f.apply)
 	}
 
 	for _, r := range all {
@@ -141,13 +139,22 @@ func prepareTasks(ctx context.Context, s std, c *client.Client, tasks []taskset.
 	return nil
 }
 
-// regradeJobs pairs rollouts with their tasks: those with the ids, or all finished ones of the tasks.
-func regradeJobs(ctx context.Context, c *client.Client, tasks []taskset.Task, ids []string, group string) ([]cli.RegradeJob, error) {
-	var jobs []cli.RegradeJob
+// jobs pairs rollouts with their tasks: those with the ids, or all finished ones of the tasks.
+func (f *regradeFlags) jobs(
+	ctx context.Context,
+	c *client.Client,
+	tasks []taskset.Task,
+	ids []string,
+) ([]cli.RegradeJob, error) {
+	if len(ids) == 0 {
+		return f.finishedJobs(ctx, c, tasks)
+	}
 
-	if len(ids) > 0 && group != "" {
+	if f.group != "" {
 		return nil, errors.New("--group does not go with ids of rollouts")
 	}
+
+	var jobs []cli.RegradeJob
 
 	for _, begin := range ids {
 		if err := rollout.CheckID(begin); err != nil {
@@ -164,18 +171,24 @@ func regradeJobs(ctx context.Context, c *client.Client, tasks []taskset.Task, id
 			return nil, err
 		}
 
-		jobs = append(jobs, cli.RegradeJob{RolloutID: id, Task: t})
+		jobs = append(jobs, cli.RegradeJob{RolloutID: id, Task: t, Changes: f.grading.changes()})
 	}
 
-	if len(ids) > 0 {
-		return jobs, nil
-	}
+	return jobs, nil
+}
+
+func (f *regradeFlags) finishedJobs(
+	ctx context.Context,
+	c *client.Client,
+	tasks []taskset.Task,
+) ([]cli.RegradeJob, error) {
+	var jobs []cli.RegradeJob
 
 	for _, t := range tasks {
-		f := rollout.Filter{Status: rollout.StatusDone, TaskID: t.ID, GroupID: group, Limit: regradePage}
+		filter := rollout.Filter{Status: rollout.StatusDone, TaskID: t.ID, GroupID: f.group, Limit: regradePage}
 
-		for more := true; more; more = f.Cursor != "" {
-			page, err := c.List(ctx, f)
+		for more := true; more; more = filter.Cursor != "" {
+			page, err := c.List(ctx, filter)
 			if err != nil {
 				return nil, err
 			}
@@ -183,11 +196,11 @@ func regradeJobs(ctx context.Context, c *client.Client, tasks []taskset.Task, id
 			for _, r := range page.Rollouts {
 				// others have left no work that a verifier can grade
 				if r.Outcome.MayCarryReward() || r.Outcome == rollout.VerifierFailed {
-					jobs = append(jobs, cli.RegradeJob{RolloutID: r.ID, Task: t})
+					jobs = append(jobs, cli.RegradeJob{RolloutID: r.ID, Task: t, Changes: f.grading.changes()})
 				}
 			}
 
-			f.Cursor = page.Next
+			filter.Cursor = page.Next
 		}
 	}
 
