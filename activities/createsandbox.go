@@ -25,63 +25,81 @@ const createTimeout = 2 * time.Minute
 // the model endpoint can take another rollout and this host has capacity for the sandbox.
 func (a *Activities) CreateSandbox(ctx context.Context, in CreateSandboxInput) (Place, error) {
 	if in.Tries == 0 {
-		return a.place(ctx, in)
+		return a.awaitPlace(ctx, in)
 	}
 
-	failed := host.Failures(ctx)
-	if failed >= in.Tries {
-		return Place{}, failure.Final(
-			fault.New(fault.Unavailable, "the worker was lost in the last of %d tries", failed),
-		)
-	}
+	var place Place
 
-	place, err := a.place(ctx, in)
-	if failed+1 == in.Tries {
-		err = failure.Final(err)
-	}
+	err := withinTries(ctx, in.Tries, func() (err error) {
+		place, err = a.awaitPlace(ctx, in)
+		return err
+	})
 
 	return place, err
 }
 
-func (a *Activities) place(ctx context.Context, in CreateSandboxInput) (Place, error) {
-	ctx, over, err := a.acquireAttempt(ctx, in.Target)
+// withinTries runs a step whose failure in the last of its tries is final, as is the loss of the worker in that try.
+func withinTries(ctx context.Context, tries int, step func() error) error {
+	failed := host.Failures(ctx)
+	if failed >= tries {
+		return failure.Final(fault.New(fault.Unavailable, "the worker was lost in the last of %d tries", failed))
+	}
+
+	err := step()
+	if failed+1 == tries {
+		err = failure.Final(err)
+	}
+
+	return err
+}
+
+// awaitPlace creates the sandbox when the model endpoint takes another rollout and this host has room. Without room in
+// time the activity ends, and Temporal runs it again when there may be some.
+func (a *Activities) awaitPlace(ctx context.Context, in CreateSandboxInput) (Place, error) {
+	ctx, release, err := a.acquireAttempt(ctx, in.Target)
 	if err != nil {
 		return Place{}, err
 	}
-	defer over()
+	defer release()
 
 	b, err := a.backend(in.Target)
 	if err != nil {
 		return Place{}, err
 	}
 
-	admission, log := a.admission[backendName(in.Target)], a.loggerOf("CreateSandbox", in.Target)
-
 	waiting, until, done := queueContext(ctx, in)
 	defer done()
 
-	if err := admission.Wait(waiting, in.Upstream, in.Tries > 0, log); err != nil {
+	admission := a.admission[backendName(in.Target)]
+	if err := admission.Wait(waiting, in.Upstream, in.Tries > 0, a.loggerOf("CreateSandbox", in.Target)); err != nil {
 		return Place{}, err
 	}
 
-	// waitsFor ends the activity. Where the fault is one of room, it runs again when there may be some.
-	waitsFor := func(what string, err error) (Place, error) {
-		if fault.Is(err, fault.Exhausted) {
-			err = admission.Return(waiting, what, err)
-		}
-
-		return Place{}, err
+	place, full, err := a.place(ctx, b, in, until)
+	if full != "" && fault.Is(err, fault.Exhausted) {
+		err = admission.Return(waiting, full, err)
 	}
 
+	return place, err
+}
+
+// place claims room on this host, until then at the latest, and creates the sandbox and its services. If the error is a
+// lack of room, full names what has none.
+func (a *Activities) place(
+	ctx context.Context,
+	b Backend,
+	in CreateSandboxInput,
+	until time.Time,
+) (_ Place, full string, err error) {
 	// a full store does not stop a rollout that has begun
 	if in.Attempt == 1 {
 		if err := a.o.Store.Full(ctx); err != nil {
-			return waitsFor("store", err)
+			return Place{}, "store", err
 		}
 	}
 
 	if err := b.Prepare(ctx, in.Sandbox); err != nil {
-		return waitsFor("room for images on "+a.o.Host, unpulled(ctx, in, err))
+		return Place{}, "room for images on " + a.o.Host, unpulled(ctx, in, err)
 	}
 
 	unclaim, err := b.Capacity.Claim(ctx, host.Claim{
@@ -91,9 +109,8 @@ func (a *Activities) place(ctx context.Context, in CreateSandboxInput) (Place, e
 		Until: until,
 	})
 	if err != nil {
-		return waitsFor("capacity of "+a.o.Host, err)
+		return Place{}, "capacity of " + a.o.Host, err
 	}
-
 	defer unclaim()
 
 	started := time.Now()
@@ -101,15 +118,16 @@ func (a *Activities) place(ctx context.Context, in CreateSandboxInput) (Place, e
 	sb, err := a.makeSandbox(ctx, b, in)
 	if err != nil {
 		// the quota of an account or the host's disk, which its capacity does not include
-		return waitsFor("capacity of the backend "+backendName(in.Target), err)
+		return Place{}, "capacity of the backend " + backendName(in.Target), err
 	}
 
 	if err := a.startServices(ctx, b, sb, in.Sandbox, in.Target, driver.PurposeAgent); err != nil {
 		// the workflow does not close what it does not know
-		return Place{}, a.endSandbox(ctx, b, in.Target, sb.ID(), err)
+		return Place{}, "", a.endSandbox(ctx, b, in.Target, sb.ID(), err)
 	}
 
 	a.logPlacement(ctx, in.Target, started)
+
 	place := Place{
 		Created:   rollout.Created{SandboxID: in.SandboxID(), Host: a.o.Host},
 		Queue:     a.o.Queue,
@@ -120,7 +138,7 @@ func (a *Activities) place(ctx context.Context, in CreateSandboxInput) (Place, e
 		place.NoInstall, place.NoProxy = kind.Installer() == nil, kind.NoChannel()
 	}
 
-	return place, nil
+	return place, "", nil
 }
 
 // imageTries is how often an image is pulled from a registry that does not answer, over a minute and the

@@ -23,31 +23,33 @@ func (a *Activities) LoadTask(ctx context.Context, ref rollout.TaskRef) (rollout
 		return spec, err
 	}
 
-	used := []string{ref.Set.Key}
-
-	parts := []rollout.Task{spec.Task}
-	for _, step := range spec.Task.Steps {
-		parts = append(parts, step.Task)
-	}
-
-	for _, part := range parts {
-		for _, files := range []*rollout.Ref{part.FilesRef, part.Verifier.FilesRef} {
-			if files != nil {
-				used = append(used, files.Key)
-			}
-		}
-	}
-
 	ctx, cancel := context.WithTimeout(ctx, renewTime)
 	defer cancel()
 
-	for _, key := range used {
+	for _, key := range append(filesOf(spec.Task), ref.Set.Key) {
 		if err := a.o.Store.Renew(ctx, key); err != nil {
 			a.log.WarnContext(ctx, "task files were not renewed; the next rollout of the task does it", "key", key, "error", err)
 		}
 	}
 
 	return spec, nil
+}
+
+// filesOf returns the keys of the files of a task and its steps.
+func filesOf(t rollout.Task) []string {
+	var keys []string
+
+	for _, files := range []*rollout.Ref{t.FilesRef, t.Verifier.FilesRef} {
+		if files != nil {
+			keys = append(keys, files.Key)
+		}
+	}
+
+	for _, step := range t.Steps {
+		keys = append(keys, filesOf(step.Task)...)
+	}
+
+	return keys
 }
 
 // renewTime bounds the time in which LoadTask renews files. They are needed for months after it fails.
@@ -70,29 +72,20 @@ type LookInput struct {
 func (a *Activities) GroupReports(ctx context.Context, in LookInput) ([]rollout.GroupReport, error) {
 	reports := make([]rollout.GroupReport, 0, len(in.GroupIDs))
 
+	// why the last group is left out for which no worker answers
 	var away error
 
 	for _, id := range in.GroupIDs {
 		g, err := a.o.Groups.Group(ctx, id)
 		switch {
 		case fault.Is(err, fault.NotFound):
-			reports = append(reports, rollout.GroupReport{
-				GroupID: id,
-				Outcome: rollout.GroupFailed,
-				Lost:    true,
-				Error:   "the group does not exist",
-			})
+			reports = append(reports, lostGroup(id, "the group does not exist"))
 		case fault.Is(err, fault.Unavailable) && ctx.Err() == nil:
 			away = err
 		case err != nil:
 			return nil, err
 		case in.Owner != "" && g.Owner != in.Owner: // its rewards are of another client's rollouts
-			reports = append(reports, rollout.GroupReport{
-				GroupID: id,
-				Outcome: rollout.GroupFailed,
-				Lost:    true,
-				Error:   "the id of the group is taken",
-			})
+			reports = append(reports, lostGroup(id, "the id of the group is taken"))
 		case g.Done() || len(g.Members) > 0: // a group that no worker has started has no members yet
 			reports = append(reports, g.Report())
 		}
@@ -103,6 +96,10 @@ func (a *Activities) GroupReports(ctx context.Context, in LookInput) ([]rollout.
 	}
 
 	return reports, away
+}
+
+func lostGroup(id, why string) rollout.GroupReport {
+	return rollout.GroupReport{GroupID: id, Outcome: rollout.GroupFailed, Lost: true, Error: why}
 }
 
 // StoreGroup writes the final state of a group. A retry writes the same again.

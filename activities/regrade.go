@@ -15,14 +15,13 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/rollout/result"
 	"github.com/rolloutd/rolloutd/internal/store"
-	"github.com/rolloutd/rolloutd/internal/temporalx/failure"
 )
 
 // RegradeInput asks for the grade of the saved work of one attempt by a verifier of today.
 type RegradeInput struct {
 	VerifyInput
 
-	// of the rollout; "": all clients are one
+	// the owner of the rollout; "": all clients are one
 	Owner string `json:"owner,omitempty"`
 
 	// bounds the wait for room, from when the step was scheduled
@@ -36,17 +35,7 @@ type RegradeInput struct {
 // this host, and makes and destroys the verifier's sandboxes itself. A verifier without a usable reward is no error:
 // its grade is in the store.
 func (a *Activities) Regrade(ctx context.Context, in RegradeInput) error {
-	failed := host.Failures(ctx)
-	if failed >= in.Tries {
-		return failure.Final(fault.New(fault.Unavailable, "the worker was lost in the last of %d tries", failed))
-	}
-
-	err := a.regrade(ctx, in)
-	if failed+1 == in.Tries {
-		err = failure.Final(err)
-	}
-
-	return err
+	return withinTries(ctx, in.Tries, func() error { return a.regrade(ctx, in) })
 }
 
 func (a *Activities) regrade(ctx context.Context, in RegradeInput) error {
