@@ -47,36 +47,35 @@ type Daemon struct {
 
 	health *health
 	tel    *telemetry.Telemetry
-	key    seal.Key
-	store  *store.Store
+	at     Addresses
 
-	// whether the store is full
-	room     *storeWatch
-	temporal client.Client
+	key   seal.Key
+	store *store.Store
+
+	// knows whether the store is full
+	room *storeWatch
+
+	// the client of Temporal and its namespace; embedded: the server runs in this process
+	temporal  client.Client
+	namespace string
+	embedded  bool
+
 	backends host.Backends
 
-	// of the backend local; nil: there is none
+	// the images of the backend local; nil: this host does not have the backend
 	images *image.Store
 
 	// bounds the heavy starts of this host
 	starts *host.Starts
 
-	// of this process, while it has a worker
+	// measures suspensions of a process with a worker
 	suspended clock.SuspendMonitor
 
-	// of Temporal
-	namespace string
-
-	// the Temporal server is in this process
-	embedded bool
-
-	// this host's id
-	host string
-
-	// whether this host takes new sandboxes
+	// this host's id, and whether it takes new sandboxes
+	host  string
 	drain *host.Drain
+
 	sinks *delivery.Deliverer
-	at    Addresses
 }
 
 // Addresses are the addresses of the roles; empty for roles that the process does not have.

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 	"golang.org/x/sys/unix"
 
+	"github.com/rolloutd/rolloutd/internal/clock"
 	"github.com/rolloutd/rolloutd/internal/config"
 	"github.com/rolloutd/rolloutd/internal/daemon/machine"
 	"github.com/rolloutd/rolloutd/internal/daemon/tier"
@@ -36,9 +37,7 @@ func (d *Daemon) dataTier() tier.Tier {
 			return err
 		}
 
-		if d.tel != nil {
-			d.measureDisk(d.tel.Registry())
-		}
+		d.measureDisk()
 
 		if d.store, err = store.Open(ctx, d.cfg.StoreURL(), store.WithQuota(quota(d.cfg.Store))); err != nil {
 			return fmt.Errorf("store.url (ROLLOUTD_STORE_URL): %w", err)
@@ -63,7 +62,7 @@ func (d *Daemon) dataTier() tier.Tier {
 }
 
 // measureDisk exports the room of the disk that holds the data folder: traces, images and workspaces.
-func (d *Daemon) measureDisk(registry prometheus.Registerer) {
+func (d *Daemon) measureDisk() {
 	free := func() float64 {
 		var fs unix.Statfs_t
 		if err := unix.Statfs(d.cfg.Data, &fs); err != nil {
@@ -73,19 +72,14 @@ func (d *Daemon) measureDisk(registry prometheus.Registerer) {
 		return float64(fs.Bavail) * float64(fs.Bsize)
 	}
 
-	promauto.With(registry).NewGaugeFunc(prometheus.GaugeOpts{
+	promauto.With(d.tel.Registry()).NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "rolloutd_data_free_bytes", Help: "Free bytes of the disk that holds the data folder.",
 	}, free)
 }
 
 // watchStore shows whether the store is full.
 func (d *Daemon) watchStore() tier.Part {
-	var registry prometheus.Registerer
-	if d.tel != nil {
-		registry = d.tel.Registry()
-	}
-
-	d.room = newStoreWatch(d.store.Full, d.log, registry)
+	d.room = newStoreWatch(d.store.Full, d.log, d.tel.Registry())
 	d.health.problem.Store(d.room.Problem)
 
 	return tier.Background(d.room.run)
@@ -112,9 +106,6 @@ func (d *Daemon) reachStore(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, storeWait)
 	defer cancel()
 
-	tick := time.NewTicker(storeRetry)
-	defer tick.Stop()
-
 	for tries := 0; ; tries++ {
 		err := d.store.Check(ctx)
 		if !fault.Is(err, fault.Unavailable) {
@@ -125,10 +116,8 @@ func (d *Daemon) reachStore(ctx context.Context) error {
 			d.log.Info("waiting for the store", "error", err)
 		}
 
-		select {
-		case <-ctx.Done():
+		if clock.Sleep(ctx, storeRetry) != nil {
 			return err
-		case <-tick.C:
 		}
 	}
 }

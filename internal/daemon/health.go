@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"github.com/rolloutd/rolloutd/internal/clock"
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
@@ -109,16 +110,11 @@ func (w *storeWatch) checkRoom(ctx context.Context) {
 
 // run looks at intervals until ctx ends.
 func (w *storeWatch) run(ctx context.Context) error {
-	tick := time.NewTicker(storeLook)
-	defer tick.Stop()
-
 	for {
 		w.checkRoom(ctx)
 
-		select {
-		case <-ctx.Done():
+		if clock.Sleep(ctx, storeLook) != nil {
 			return nil
-		case <-tick.C:
 		}
 	}
 }

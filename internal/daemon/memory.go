@@ -45,7 +45,7 @@ type monitor struct {
 // heap is what a process has allocated since its start, and what it uses, in bytes.
 type heap struct{ allocated, inUse uint64 }
 
-// due says whether the process is at rest and has allocated enough since memory was last returned to make a
+// due reports whether the process is at rest and has allocated enough since memory was last returned to make a
 // collection worthwhile: half of what a collection has to read.
 func (m *monitor) due(h heap) bool {
 	const leastBusy, leastWorth = 4 << 20, 8 << 20

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/rolloutd/rolloutd/internal/clock"
 	"github.com/rolloutd/rolloutd/internal/daemon/machine"
 	"github.com/rolloutd/rolloutd/internal/host"
 	"github.com/rolloutd/rolloutd/internal/host/fleet"
@@ -88,20 +89,13 @@ func (p *Presence) Announce(ctx context.Context) error {
 
 // Run writes the record and reads the drain request at intervals until ctx ends.
 func (p *Presence) Run(ctx context.Context) error {
-	tick := time.NewTicker(hostapi.Interval)
-	defer tick.Stop()
-
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-
+	for clock.Sleep(ctx, hostapi.Interval) == nil {
 		for _, do := range []func(context.Context) error{p.Refresh, p.Announce} {
 			if err := do(ctx); err != nil && ctx.Err() == nil {
 				p.Log.WarnContext(ctx, "the record of this host was not renewed", "error", err)
 			}
 		}
 	}
+
+	return nil
 }

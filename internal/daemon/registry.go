@@ -15,30 +15,48 @@ import (
 	"github.com/rolloutd/rolloutd/internal/tool/sandboxtool"
 )
 
+// toolRegistry returns the registry of a worker. closeAll ends the connections to servers, and servers that
+// are processes of this host.
+func toolRegistry(c config.Config, log *slog.Logger) (r *tool.Registry, closeAll func() error, err error) {
+	return openRegistry(c, log, func(err error) (tool.Source, error) { return nil, err })
+}
+
 // toolLists returns the registry of a process that lists tools and calls none. A server whose configuration
 // is incomplete on this machine fails when it is listed. closeAll is as for toolRegistry.
 func toolLists(c config.Config, log *slog.Logger) (r *tool.Registry, closeAll func() error, err error) {
-	var (
-		opened  closers
-		servers []tool.Server
-	)
+	return openRegistry(c, log, func(err error) (tool.Source, error) { return unusable{err}, nil })
+}
 
-	for name, source := range sorted(c.ToolServers()) {
-		server := tool.Server{Name: name, Toolsets: toolsetsOf(source)}
-		if s, err := openTools(c, name, source, "tools.servers."+name, log, &opened); err != nil {
-			server.Source = unusable{err}
-		} else {
-			server.Source = s
+// openRegistry returns the registry of the sandbox's tools and the configured servers. incomplete takes the place of a
+// server that cannot be opened.
+func openRegistry(
+	c config.Config,
+	log *slog.Logger,
+	incomplete func(error) (tool.Source, error),
+) (r *tool.Registry, closeAll func() error, err error) {
+	open := toolOpener{section: "tools.servers", inProcess: c.ToolServer, log: log}
+
+	var servers []tool.Server
+
+	for name, s := range sorted(c.ToolServers()) {
+		var source tool.Source
+
+		if source, err = open.server(name, s); err != nil {
+			source, err = incomplete(err)
 		}
 
-		servers = append(servers, server)
+		if err != nil {
+			return nil, nil, errors.Join(err, open.close())
+		}
+
+		servers = append(servers, tool.Server{Name: name, Toolsets: toolsetsOf(s), Source: source})
 	}
 
-	if r, err = registry(servers); err != nil {
-		return nil, nil, errors.Join(err, opened.close())
+	if r, err = tool.NewRegistry(sandboxtool.Tools(), sandboxtool.Toolsets(), servers...); err != nil {
+		return nil, nil, errors.Join(err, open.close())
 	}
 
-	return r, opened.close, nil
+	return r, open.close, nil
 }
 
 // unusable is a server that cannot be reached from this process.
@@ -54,77 +72,65 @@ func (u unusable) Call(context.Context, tool.Env, tool.Call) (tool.Result, error
 	return tool.Result{}, fault.Wrap(fault.Unavailable, u.why, "call a tool")
 }
 
-// toolRegistry returns the registry of a worker. closeAll ends the connections to servers, and servers that
-// are processes of this host.
-func toolRegistry(c config.Config, log *slog.Logger) (r *tool.Registry, closeAll func() error, err error) {
-	var (
-		opened  closers
-		servers []tool.Server
-	)
+// toolOpener opens the tool servers of a section of the configuration.
+type toolOpener struct {
+	section string
 
-	for name, source := range sorted(c.ToolServers()) {
-		s, err := openTools(c, name, source, "tools.servers."+name, log, &opened)
-		if err != nil {
-			return nil, nil, errors.Join(err, opened.close())
-		}
+	// the tool server that runs in this process, for servers with the URL config.InProcess
+	inProcess config.ToolServer
+	log       *slog.Logger
 
-		servers = append(servers, tool.Server{Name: name, Toolsets: toolsetsOf(source), Source: s})
-	}
-
-	if r, err = registry(servers); err != nil {
-		return nil, nil, errors.Join(err, opened.close())
-	}
-
-	return r, opened.close, nil
+	// close the opened servers
+	closers []func() error
 }
 
-func registry(servers []tool.Server) (*tool.Registry, error) {
-	return tool.NewRegistry(sandboxtool.Tools(), sandboxtool.Toolsets(), servers...)
-}
-
-// openTools makes the source of one server. The source connects at its first use.
-func openTools(
-	c config.Config,
-	name string,
-	s config.ToolSource,
-	path string,
-	log *slog.Logger,
-	opened *closers,
-) (*external.Server, error) {
+// server opens one server. It connects at its first use.
+func (o *toolOpener) server(name string, s config.ToolSource) (*external.Server, error) {
 	if s.Missing != nil {
 		return nil, s.Missing
 	}
 
-	o := external.Options{Name: name, Prefix: s.Prefix, Timeout: s.Timeout, Concurrency: s.Concurrency, Logger: log}
+	options := external.Options{
+		Name: name, Prefix: s.Prefix, Timeout: s.Timeout, Concurrency: s.Concurrency, Logger: o.log,
+	}
 
 	var server *external.Server
 
 	switch {
 	case s.URL == config.InProcess:
-		inside, err := toolHandler(c.ToolServer, log, opened)
+		inside, err := o.handler(o.inProcess)
 		if err != nil {
 			return nil, err
 		}
 
-		server = external.ToolServer(o, "http://inprocess", c.ToolServer.Token, memoryTransport{inside})
+		server = external.ToolServer(options, "http://inprocess", o.inProcess.Token, memoryTransport{inside})
 	case s.URL != "":
-		server = external.ToolServer(o, s.URL, s.Token, nil)
+		server = external.ToolServer(options, s.URL, s.Token, nil)
 	case s.MCP != "":
-		server = external.MCP(o, s.MCP, s.Token)
+		server = external.MCP(options, s.MCP, s.Token)
 	case len(s.Command) > 0:
 		var env []string
 		for key, value := range sorted(s.Env) {
 			env = append(env, key+"="+value)
 		}
 
-		server = external.Command(o, s.Command, env)
+		server = external.Command(options, s.Command, env)
 	default:
-		return nil, fmt.Errorf("%s: must have exactly one of url, mcp and command", path)
+		return nil, fmt.Errorf("%s.%s: must have exactly one of url, mcp and command", o.section, name)
 	}
 
-	*opened = append(*opened, server.Close)
+	o.closers = append(o.closers, server.Close)
 
 	return server, nil
+}
+
+func (o *toolOpener) close() error {
+	var errs []error
+	for _, f := range o.closers {
+		errs = append(errs, f())
+	}
+
+	return errors.Join(errs...)
 }
 
 func toolsetsOf(s config.ToolSource) []tool.Toolset {
@@ -145,16 +151,4 @@ func sorted[V any](m map[string]V) func(func(string, V) bool) {
 			}
 		}
 	}
-}
-
-// closers close the opened sources.
-type closers []func() error
-
-func (c *closers) close() error {
-	var errs []error
-	for _, f := range *c {
-		errs = append(errs, f())
-	}
-
-	return errors.Join(errs...)
 }

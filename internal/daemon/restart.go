@@ -19,7 +19,7 @@ type restarts struct {
 
 	mu sync.Mutex
 
-	// of the worker's activities and of its local ones
+	// contexts that end with the stop of the worker's activities, or of its local ones
 	stops map[<-chan struct{}]context.Context
 }
 

@@ -10,10 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/rolloutd/rolloutd/envserver"
 	"github.com/rolloutd/rolloutd/internal/catalog"
+	"github.com/rolloutd/rolloutd/internal/clock"
 	"github.com/rolloutd/rolloutd/internal/config"
 	"github.com/rolloutd/rolloutd/internal/daemon/images"
 	"github.com/rolloutd/rolloutd/internal/daemon/tier"
@@ -200,26 +199,16 @@ func (d *Daemon) retention() *retention.Service {
 		rules[i] = retention.Policy{OlderThan: r.OlderThan, Outcomes: r.Outcomes, MaxBytes: r.MaxMiB << 20}
 	}
 
-	var registry prometheus.Registerer
-	if d.tel != nil {
-		registry = d.tel.Registry()
-	}
-
-	return retention.NewService(d.store, rules, d.cfg.Retention.Every, d.log, registry)
+	return retention.NewService(d.store, rules, d.cfg.Retention.Every, d.log, d.tel.Registry())
 }
 
 // expireSessions deletes unused sessions and uploads at intervals until ctx ends. Several replicas may run it at once.
 func (d *Daemon) expireSessions(ctx context.Context) error {
-	tick := time.NewTicker(time.Hour)
-	defer tick.Stop()
-
 	for {
 		d.expire(ctx)
 
-		select {
-		case <-ctx.Done():
+		if clock.Sleep(ctx, time.Hour) != nil {
 			return nil
-		case <-tick.C:
 		}
 	}
 }

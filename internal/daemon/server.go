@@ -14,28 +14,31 @@ import (
 	"github.com/rolloutd/rolloutd/internal/tool/webtool"
 )
 
-// toolHandler is the tool server of a configuration.
-func toolHandler(c config.ToolServer, log *slog.Logger, opened *closers) (http.Handler, error) {
-	o := toolserver.Options{Token: c.Token, Concurrency: c.Concurrency, Logger: log}
+// handler returns the handler of a tool server, and opens the servers behind it.
+func (o *toolOpener) handler(c config.ToolServer) (http.Handler, error) {
+	options := toolserver.Options{Token: c.Token, Concurrency: c.Concurrency, Logger: o.log}
 	if c.Web != nil {
 		tools, err := webTools(*c.Web)
 		if err != nil {
 			return nil, err
 		}
 
-		o.Sources = append(o.Sources, toolserver.Source{Name: "web", Source: tools})
+		options.Sources = append(options.Sources, toolserver.Source{Name: "web", Source: tools})
 	}
 
+	behind := &toolOpener{section: "tool_server.servers", log: o.log}
+	o.closers = append(o.closers, behind.close)
+
 	for name, source := range sorted(c.Servers) {
-		s, err := openTools(config.Config{}, name, source, "tool_server.servers."+name, log, opened)
+		s, err := behind.server(name, source)
 		if err != nil {
 			return nil, err
 		}
 
-		o.Sources = append(o.Sources, toolserver.Source{Name: name, Source: s})
+		options.Sources = append(options.Sources, toolserver.Source{Name: name, Source: s})
 	}
 
-	return toolserver.New(o).Handler(), nil
+	return toolserver.New(options).Handler(), nil
 }
 
 func webTools(c config.WebTools) (*webtool.Tools, error) {
@@ -58,11 +61,11 @@ func webTools(c config.WebTools) (*webtool.Tools, error) {
 // toolServerTier serves the tool server and passes its address to at.
 func toolServerTier(c config.ToolServer, log *slog.Logger, at func(address string)) tier.Tier {
 	return tier.Tier{Name: "tool server", Start: func(_ context.Context, parts *tier.Parts) error {
-		var opened closers
+		open := toolOpener{log: log}
 
-		parts.OnClose(opened.close)
+		parts.OnClose(open.close)
 
-		h, err := toolHandler(c, log, &opened)
+		h, err := open.handler(c)
 		if err != nil {
 			return err
 		}

@@ -16,7 +16,7 @@ import (
 
 // sinkOptions are the dependencies of sinks.
 type sinkOptions struct {
-	// for their notes
+	// keeps their notes
 	Store *store.Store
 	Log   *slog.Logger
 }

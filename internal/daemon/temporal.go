@@ -8,6 +8,7 @@ import (
 
 	"go.temporal.io/sdk/client"
 
+	"github.com/rolloutd/rolloutd/internal/clock"
 	"github.com/rolloutd/rolloutd/internal/daemon/pools"
 	"github.com/rolloutd/rolloutd/internal/daemon/tier"
 	"github.com/rolloutd/rolloutd/internal/fault"
@@ -53,9 +54,6 @@ func (d *Daemon) dial(ctx context.Context, o temporalx.Options, namespace string
 	ctx, cancel := context.WithTimeout(ctx, temporalWait)
 	defer cancel()
 
-	tick := time.NewTicker(temporalRetry)
-	defer tick.Stop()
-
 	for tries := 0; ; tries++ {
 		c, err := connect(ctx, o, namespace)
 		if err == nil {
@@ -70,13 +68,9 @@ func (d *Daemon) dial(ctx context.Context, o temporalx.Options, namespace string
 			d.log.Info("waiting for Temporal", "address", d.at.Temporal, "namespace", namespace, "error", err)
 		}
 
-		select {
-		case <-ctx.Done():
+		if clock.Sleep(ctx, temporalRetry) != nil {
 			return nil, fmt.Errorf(
-				"%w: start one (rolloutd-dev temporal), or set TEMPORAL_ADDRESS and TEMPORAL_NAMESPACE",
-				err,
-			)
-		case <-tick.C:
+				"%w: start one (rolloutd-dev temporal), or set TEMPORAL_ADDRESS and TEMPORAL_NAMESPACE", err)
 		}
 	}
 }

@@ -21,7 +21,7 @@ import (
 type tokenEntry struct {
 	Name string `yaml:"name"`
 
-	// of the token, in hex: printf %s "$TOKEN" | sha256sum
+	// digest of the token, in hex: printf %s "$TOKEN" | sha256sum
 	SHA256 string `yaml:"sha256"`
 
 	// client or operator

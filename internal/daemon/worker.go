@@ -121,7 +121,7 @@ func (d *Daemon) startWorker(ctx context.Context, parts *tier.Parts) error {
 	// It stops before the workers, whose stop cuts off calls of episodes.
 	d.serveHost(parts, api, episodes, data, self)
 
-	for _, f := range []func(context.Context) error{d.janitor(data.routes), d.sinks.Maintain, d.collect, self.Run} {
+	for _, f := range []func(context.Context) error{d.janitor(data.routes).Run, d.sinks.Maintain, d.collect, self.Run} {
 		parts.OnStop(tier.Background(f).Stop)
 	}
 
@@ -314,16 +314,10 @@ func (d *Daemon) waitingFor(ctx context.Context, backend string) (int, error) {
 	return waiting.Count, err
 }
 
-func (d *Daemon) janitor(routes *gatewayapi.Client) func(context.Context) error {
-	j := &host.Janitor{
+func (d *Daemon) janitor(routes *gatewayapi.Client) *host.Janitor {
+	return &host.Janitor{
 		Sandboxes: d.backends, Workflows: d.temporal, Routes: routes,
 		Grace: d.cfg.Worker.Grace, Every: d.cfg.Worker.Janitor, Logger: d.log,
-	}
-
-	return func(ctx context.Context) error {
-		j.Run(ctx)
-
-		return nil
 	}
 }
 

@@ -3,6 +3,8 @@ package delivery
 import (
 	"context"
 	"time"
+
+	"github.com/rolloutd/rolloutd/internal/clock"
 )
 
 // tendEvery is the interval at which buffering sinks close what is due.
@@ -10,14 +12,9 @@ const tendEvery = time.Minute
 
 // Maintain makes buffering sinks close what is due, until ctx ends: there may be no further delivery to do so.
 func (d *Deliverer) Maintain(ctx context.Context) error {
-	tick := time.NewTicker(tendEvery)
-	defer tick.Stop()
-
 	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-tick.C:
+		if err := clock.Sleep(ctx, tendEvery); err != nil {
+			return err
 		}
 
 		for name, s := range d.Sinks {

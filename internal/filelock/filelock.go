@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/rolloutd/rolloutd/internal/clock"
 )
 
 // HeldError means that another process holds the lock.
@@ -59,9 +61,6 @@ const waitStep = 100 * time.Millisecond
 
 // Wait acquires the lock at path once no other process holds it. If ctx ends first, the error names the holder.
 func Wait(ctx context.Context, path string) (*Lock, error) {
-	tick := time.NewTicker(waitStep)
-	defer tick.Stop()
-
 	for {
 		lock, err := Acquire(path)
 
@@ -70,10 +69,8 @@ func Wait(ctx context.Context, path string) (*Lock, error) {
 			return lock, err
 		}
 
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return nil, errors.Join(ctx.Err(), held)
+		if err := clock.Sleep(ctx, waitStep); err != nil {
+			return nil, errors.Join(err, held)
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/client"
 
+	"github.com/rolloutd/rolloutd/internal/clock"
 	"github.com/rolloutd/rolloutd/internal/driver"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/temporalx/searchattr"
@@ -54,20 +55,15 @@ type Janitor struct {
 	Logger *slog.Logger
 }
 
-// Run sweeps until ctx ends.
-func (j *Janitor) Run(ctx context.Context) {
-	tick := time.NewTicker(j.Every)
-	defer tick.Stop()
-
+// Run sweeps until ctx ends, and returns its error.
+func (j *Janitor) Run(ctx context.Context) error {
 	for {
 		if _, err := j.Sweep(ctx); err != nil && ctx.Err() == nil {
 			j.Logger.WarnContext(ctx, "sweep not finished", "error", err)
 		}
 
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
+		if err := clock.Sleep(ctx, j.Every); err != nil {
+			return err
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rolloutd/rolloutd/internal/clock"
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
@@ -58,19 +59,14 @@ func lockOpened(f *os.File, how int) error {
 
 // lock waits for the lock of a file that is never removed, which it creates.
 func lock(ctx context.Context, path string, how int) (*os.File, error) {
-	tick := time.NewTicker(lockStep)
-	defer tick.Stop()
-
 	for {
 		f, err := tryLock(path, os.O_RDWR|os.O_CREATE, how)
 		if !errors.Is(err, errHeld) {
 			return f, err
 		}
 
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return nil, fault.Wrap(fault.Unavailable, ctx.Err(), "wait for %s", path)
+		if err := clock.Sleep(ctx, lockStep); err != nil {
+			return nil, fault.Wrap(fault.Unavailable, err, "wait for %s", path)
 		}
 	}
 }

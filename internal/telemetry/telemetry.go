@@ -101,8 +101,14 @@ func (t *Telemetry) Install() {
 	}
 }
 
-// Registry is where instruments register.
-func (t *Telemetry) Registry() prometheus.Registerer { return t.registry }
+// Registry is where instruments register. A nil Telemetry has none: its instruments count and are not exported.
+func (t *Telemetry) Registry() prometheus.Registerer {
+	if t == nil {
+		return nil
+	}
+
+	return t.registry
+}
 
 // Handler serves the metrics.
 func (t *Telemetry) Handler() http.Handler {

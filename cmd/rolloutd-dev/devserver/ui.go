@@ -15,12 +15,13 @@ import (
 	uiconfig "github.com/temporalio/ui-server/v2/server/config"
 	uioptions "github.com/temporalio/ui-server/v2/server/server_options"
 
+	"github.com/rolloutd/rolloutd/internal/clock"
 	"github.com/rolloutd/rolloutd/internal/network/listen"
 )
 
 // UIOptions of the Temporal web UI.
 type UIOptions struct {
-	// of ListenUI; StartUI closes it
+	// the result of ListenUI; StartUI closes it
 	Listener *net.TCPListener
 
 	// address of the server
@@ -135,20 +136,13 @@ func (u *UI) ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-
-	for {
-		if answers(ctx, u.URL()+"/api/v1/settings") {
-			return nil
-		}
-
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("temporal UI does not answer at %s: %w", u.URL(), ctx.Err())
-		case <-tick.C:
+	for !answers(ctx, u.URL()+"/api/v1/settings") {
+		if err := clock.Sleep(ctx, 50*time.Millisecond); err != nil {
+			return fmt.Errorf("temporal UI does not answer at %s: %w", u.URL(), err)
 		}
 	}
+
+	return nil
 }
 
 func answers(ctx context.Context, url string) bool {

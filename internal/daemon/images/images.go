@@ -100,19 +100,14 @@ func mayPull(registries []string, name string) error {
 	}
 
 	if registry == localRegistry {
-		return fault.Field(
-			"image",
+		return fault.Field("image",
 			"%q is not on this host; it is built of a task's folder, on the host of the worker: rolloutd tasks build SET, or rolloutd image build TASK/environment %[1]s",
-			name,
-		)
+			name)
 	}
 
-	return fault.Field(
-		"image",
+	return fault.Field("image",
 		"%q is not on this host, and tasks may not pull from %s: run rolloutd image pull, or add the registry to sandbox.images.registries",
-		name,
-		registry,
-	)
+		name, registry)
 }
 
 const (
@@ -135,7 +130,7 @@ type Checker struct {
 
 	mu sync.Mutex
 
-	// of registries, by image
+	// answers of registries, by image
 	answers map[string]answer
 }
 

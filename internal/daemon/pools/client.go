@@ -28,7 +28,7 @@ const queryTimeout = 10 * time.Second
 type Client struct {
 	temporal client.Client
 
-	// of Temporal
+	// namespace of Temporal
 	namespace string
 	converter converter.DataConverter
 }

@@ -27,7 +27,7 @@ type Keeper struct {
 	Key      seal.Key
 	Temporal client.Client
 
-	// of Temporal
+	// namespace of Temporal
 	Namespace string
 	Hosts     Hosts
 	Log       *slog.Logger

@@ -18,7 +18,7 @@ const stopBudget = 5 * time.Second
 type Tier struct {
 	Name string
 
-	// for its stop; 0: 5 s
+	// longest time of its stop; 0: 5 s
 	Budget time.Duration
 	// Start adds each part to parts as soon as it runs, and returns when the tier is ready. The parts stop in
 	// reverse, also if Start fails. ctx bounds the start only.
