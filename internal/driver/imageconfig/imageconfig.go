@@ -98,35 +98,30 @@ func (s stored) HoldsPrograms(p string) (bool, error) {
 // Of resolves the spec's fields about the image, which is nil if the spec names none. If users are not
 // separate, the agent cannot be root.
 func Of(use *Image, spec driver.Spec, separate bool) (Guest, error) {
+	if use == nil {
+		return plainGuest(spec)
+	}
+
+	if spec.User != "" && !separate {
+		return Guest{}, fault.Field("user",
+			"%q needs a worker that runs as root: an ordinary user cannot map further user ids", spec.User)
+	}
+
+	account, err := accountOf(use, spec.User)
+	if err != nil {
+		return Guest{}, err
+	}
+
 	g := Guest{
-		Verifier: spec.IsVerifier(), OwnImage: spec.IsVerifier() && separate && spec.Env[runas.OwnImage] == "1",
-		Workdir: spec.Workdir, Hosts: spec.Hosts,
+		Account:  account,
+		Verifier: spec.IsVerifier(),
+		OwnImage: spec.IsVerifier() && separate && spec.Env[runas.OwnImage] == "1",
+		Workdir:  spec.Workdir,
+		Hosts:    spec.Hosts,
+		Graded:   spec.GradePaths,
 	}
 	for _, v := range spec.Volumes {
 		g.Volumes = append(g.Volumes, v.Path)
-	}
-
-	switch {
-	case use == nil && (spec.User != "" || g.Workdir != "" || spec.ImageEnv || len(spec.GradePaths) > 0):
-		return Guest{}, fault.Field(
-			"image",
-			"is needed: the user, the workdir, the environment and further folders are those of an image",
-		)
-	case use == nil:
-		var plain Guest
-
-		plain.setEnv(nil, spec)
-
-		return plain, nil
-	case spec.User != "" && !separate:
-		return g, fault.Field("user",
-			"%q needs a worker that runs as root: an ordinary user cannot map further user ids",
-			spec.User)
-	}
-
-	var err error
-	if g.Account, err = accountOf(use, spec.User); err != nil {
-		return g, err
 	}
 
 	if g.Workdir == rollout.WorkdirOfImage {
@@ -139,22 +134,35 @@ func Of(use *Image, spec driver.Spec, separate bool) (Guest, error) {
 		return g, err
 	}
 
-	g.Graded = spec.GradePaths
 	if err := g.CheckFolders(use.Files.FirstNoFolder); err != nil {
 		return g, err
 	}
 
 	g.setEnv(use.Env, spec)
 
-	if g.Verifier && path.IsAbs(use.Workdir) && !strings.ContainsRune(use.Workdir, 0) {
+	if !g.Verifier {
+		return g, nil
+	}
+
+	if path.IsAbs(use.Workdir) && !strings.ContainsRune(use.Workdir, 0) {
 		g.Env.Verifier[rollout.ImageWorkdir] = use.Workdir
 	}
 
-	if g.Verifier {
-		g.Changed, err = g.gradable(spec.Changed, use)
-	}
+	g.Changed, err = g.gradable(spec.Changed, use)
 
 	return g, err
+}
+
+// plainGuest is that of a sandbox without an image.
+func plainGuest(spec driver.Spec) (g Guest, err error) {
+	if spec.User != "" || spec.Workdir != "" || spec.ImageEnv || len(spec.GradePaths) > 0 {
+		return g, fault.Field("image",
+			"is needed: the user, the workdir, the environment and further folders are those of an image")
+	}
+
+	g.setEnv(nil, spec)
+
+	return g, nil
 }
 
 // resolveWorkdir follows the links by which the image reaches the workdir, as a container does.
