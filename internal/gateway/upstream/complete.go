@@ -32,11 +32,11 @@ type Spec struct {
 	// a client gave the base URLs: the egress policy applies, and error texts are shortened
 	ClientGiven bool
 
-	// below the base URL
+	// path below the base URL
 	Path string
 	Key  string
 
-	// of the upstream
+	// admission to the upstream
 	Admission *limits.Admission
 	Route     string
 	// see rollout.Model.Label
@@ -45,7 +45,7 @@ type Spec struct {
 	// nil: not known
 	Price *rollout.Price
 
-	// for the reply
+	// memory of the reply
 	Memory membudget.Share
 
 	// Salt returns the cache salt for the version of the weights that the call is about to meet; nil, or "": none.
@@ -54,7 +54,7 @@ type Spec struct {
 	// estimated bytes of the reply without its prompt's ids
 	Expected int
 
-	// of all tries and the pauses between them, without the wait for admission
+	// bounds all tries and the pauses between them, without the wait for admission
 	Budget time.Duration
 
 	// beside the budget: in which no connection can be made to an endpoint that has answered before
@@ -65,7 +65,7 @@ type Spec struct {
 type retryState struct {
 	*Spec
 
-	// of the budget
+	// what is left of the budget
 	remaining time.Duration
 	tries     int
 
@@ -81,7 +81,7 @@ type retryState struct {
 	// start of the tries without a connection; zero: the last try connected
 	disconnectedSince time.Time
 
-	// of the tries without a connection, and the pauses after them, that the budget does not pay
+	// time of the tries without a connection and of the pauses after them, which the budget does not pay
 	away time.Duration
 
 	// text of the outage of the endpoint; "": the last try connected
@@ -227,22 +227,30 @@ func (u *Client) admitAndTry(ctx context.Context, r *retryState) (*Result, error
 	defer p.EndAfter(r.remaining)()
 
 	res := u.tryEngine(p.Ctx, r)
-	if ctx.Err() != nil {
+
+	switch {
+	case ctx.Err() != nil:
 		// the call was given up: the try says nothing about the endpoint
 		r.spend(time.Since(began), u.away(r, res))
 		r.unservedTime += r.owes(ctx, res, began)
-
-		return res, nil
-	}
-
-	if r.paused(p.Ctx, res, began) {
+	case r.paused(p.Ctx, res, began):
+		// retried without charging the call's budget
 		res.Problem.Class, res.Problem.Cause = Retry, limits.ErrCleared
 		r.unservedTime += r.owes(ctx, res, began)
 		r.Progress.setWait(r.Admission, wait{since: began, failed: true})
-		// retried without charging the call's budget
-		return res, nil
+	default:
+		u.noteTry(ctx, r, res, began)
+
+		noAnswer := res.Status == 0 && res.Problem.Class == Retry && p.Ctx.Err() == nil
+		u.Engines.record(res.Engine, !noAnswer)
+		r.outage = u.noteOutage(res, r.Spec, began)
 	}
 
+	return res, nil
+}
+
+// noteTry charges a try to the call, and notes what it says about the endpoint.
+func (u *Client) noteTry(ctx context.Context, r *retryState, res *Result, began time.Time) {
 	r.spend(time.Since(began), u.away(r, res))
 
 	switch {
@@ -261,12 +269,6 @@ func (u *Client) admitAndTry(ctx context.Context, r *retryState) (*Result, error
 
 	res.report(r.Admission, r.Request.Kind)
 	u.noteAnswer(res, r.Spec)
-
-	noAnswer := res.Status == 0 && res.Problem.Class == Retry && p.Ctx.Err() == nil
-	u.Engines.record(res.Engine, !noAnswer)
-	r.outage = u.noteOutage(res, r.Spec, began)
-
-	return res, nil
 }
 
 // tryEngine tries once, on one of the engines, and counts the try.
