@@ -65,20 +65,20 @@ type Options struct {
 	Store    *store.Store
 	Agents   *agent.Registry
 
-	// of policies, for agents that run on the host; nil: no such agents
+	// the tools of policies whose agents run on the host; nil: there are no such agents
 	Tools *tool.Registry
 
 	// nil: no sandbox of this host may reach a network
 	Network *network.Service
 
-	// of the host's tool service; nil: no agents whose calls come from a client
+	// the episodes of the host's tool service; nil: there are no agents whose calls come from a client
 	Episodes *toolservice.Table
 	Signals  supervisor.Signaller
 
 	// delivers groups to sinks; nil: no sinks
 	Delivery Delivery
 
-	// of producers; nil: no producers
+	// looks up the groups of producers; nil: there are no producers
 	Groups Groups
 
 	// bounds concurrent agent launches on this host; nil: no bound
@@ -89,7 +89,7 @@ type Options struct {
 	// Suspended measures how long this process was suspended; nil: not measured.
 	Suspended *clock.SuspendMonitor
 
-	// of the metrics; nil: they are not exported
+	// where metrics register; nil: they are not exported
 	Registry prometheus.Registerer
 
 	// 0: 5 minutes

@@ -77,7 +77,7 @@ type ProxyInput struct {
 type SetupInput struct {
 	Target
 
-	// of workflows from before FilesRef
+	// set by workflows from before FilesRef
 	Files map[string]string `json:"files,omitempty"`
 
 	// the archive of the files; nil: there are none
@@ -98,16 +98,16 @@ type AgentInput struct {
 	Instruction string `json:"instruction"`
 	ObeyProject bool   `json:"obey_project,omitempty"`
 
-	// of the task's step, from 0
+	// number of the task's step, from 0
 	Step int `json:"step,omitempty"`
 
-	// of the agent oracle only
+	// for the agent oracle only
 	Solution []string `json:"solution,omitempty"`
 
-	// of the agent react only
+	// for the agent react only
 	React *rollout.React `json:"react,omitempty"`
 
-	// of the agent interactive only
+	// for the agent interactive only
 	Episode *rollout.Episode `json:"episode,omitempty"`
 	Mode    rollout.Mode     `json:"mode"`
 	Model   rollout.Model    `json:"model"`
@@ -175,7 +175,7 @@ type Grade struct {
 	// all that the verifier named
 	Rewards map[string]float64 `json:"rewards,omitempty"`
 
-	// of a client's score
+	// the rewards of turns in a client's score
 	Turns []rollout.TurnReward `json:"turns,omitempty"`
 }
 

@@ -32,10 +32,9 @@ func (a *Activities) recordCauses(
 		return nil, false, err
 	}
 
-	earlier := slices.DeleteFunc(
-		known,
-		func(c rollout.ResourceCause) bool { return c.Phase == p || c.Phase == rollout.PhaseVerifying },
-	)
+	earlier := slices.DeleteFunc(known, func(c rollout.ResourceCause) bool {
+		return c.Phase == p || c.Phase == rollout.PhaseVerifying
+	})
 	causes := sandbox.Causes(use, p, earlier)
 
 	return causes, use.ByHost, a.keepCauses(ctx, t, p, causes)

@@ -72,7 +72,7 @@ func (a *Activities) RunSetup(ctx context.Context, in SetupInput) error {
 // stageWork puts the work of the step before and the task's files into the sandbox, unless a command has started,
 // which may have changed them.
 func (a *Activities) stageWork(ctx context.Context, sb *sandbox.Sandbox, in SetupInput) error {
-	if begun, err := sandbox.CommandStarted(ctx, sb, setupName(0)); err != nil || begun {
+	if started, err := sandbox.CommandStarted(ctx, sb, setupName(0)); err != nil || started {
 		return err
 	}
 

@@ -18,7 +18,7 @@ import (
 type stateFrame struct {
 	request string
 
-	// of the session by then
+	// changes of the session by then
 	changes int
 	answer  reply.Encoded
 }

@@ -63,7 +63,7 @@ func (s *Server) mountAt(name string, o Options, p parts) error {
 }
 
 const (
-	// of HarborEnv's environment, in its path
+	// the name of HarborEnv's environment in its path
 	harborName = "harbor"
 	// harborSessions is its least number of sessions: each is a call that waits for a rollout, and rollouts
 	// queue for the hosts' slots.

@@ -56,7 +56,7 @@ type Endpoints = rest.Endpoints
 
 // Environment is an environment of interactive episodes.
 type Environment struct {
-	// in its path, and in /metadata
+	// name in its path, and in /metadata
 	Name        string
 	Description string
 	// Tools lists the tools of the policy. It is called again from time to time. While it fails, the
@@ -72,10 +72,10 @@ type Environment struct {
 
 // Harbor is the environment for OpenEnv's HarborEnv clients, mounted at /env/harbor/.
 type Harbor struct {
-	// for clients that name none; "": the first by name
+	// task set of clients that name none; "": the first by name
 	TaskSet string
 
-	// of start_rollout, unless the task or the call sets them
+	// arguments of start_rollout that neither the task nor the call sets
 	Arguments map[string]any
 }
 
@@ -161,23 +161,23 @@ type Options struct {
 	// default Simulation
 	Mode Mode
 
-	// of the environment, in /metadata; default "opencode_env"
+	// name of the environment in /metadata; default "opencode_env"
 	Name        string
 	Description string
 
-	// of the environment, in /metadata; default "1.0.0"
+	// version of the environment in /metadata; default "1.0.0"
 	Version string
 
 	// text of its README, in /metadata; default none
 	Readme string
 
-	// on offer, the first is the default; default "opencode"
+	// agents on offer; the first is the default; default "opencode"
 	Agents []string
 
-	// of sandboxes, for the choice of a rollout; the first is the default; default "local"
+	// sandbox backends that a rollout may choose; the first is the default; default "local"
 	Backends []string
 
-	// of sandboxes, for the choice of a rollout instead of the workers' own; default none
+	// images that a rollout may choose instead of the workers' own; default none
 	Images []string
 
 	// CheckImage refuses an image outside of Images that no worker of the backend can use; nil: only Images

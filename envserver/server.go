@@ -31,7 +31,7 @@ type Server struct {
 	o   Options
 	env *env.Env
 
-	// for requests
+	// memory of requests
 	memory  *membudget.Memory
 	exports *exportmemory.Room
 
@@ -40,7 +40,7 @@ type Server struct {
 	bodies   httpio.Bodies
 	standard standardHandlers
 
-	// of standard MCP
+	// calls of standard MCP that run
 	underWay cancelableCalls
 	upgrader websocket.Upgrader
 
@@ -51,7 +51,7 @@ type Server struct {
 	// the OpenAPI document
 	described func() ([]byte, error)
 
-	// of the web interface
+	// the web interface
 	page    http.Handler
 	views   web.Views
 	handler http.Handler
@@ -135,10 +135,10 @@ type parts struct {
 	table *tools.Table
 	room  *exportmemory.Room
 
-	// of interactive episodes; nil: the tools are those of the table
+	// plays interactive episodes; nil: the tools are those of the table
 	player *episodes.Player
 
-	// of HarborEnv's clients; nil: there is no Task API
+	// serves HarborEnv's clients; nil: there is no Task API
 	harbor *harbor.Env
 
 	// has the metrics; nil: it has its own

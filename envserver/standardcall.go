@@ -23,13 +23,13 @@ type callKey struct{}
 
 // calling is the part of a request that a call of the library needs.
 type calling struct {
-	// of the call only
+	// the context of the call alone
 	ctx context.Context
 
 	// the session named by the URL or by X-Session-Id
 	sessionID string
 
-	// of its initialize; nil: none
+	// the session of its initialize; nil: none
 	session *session.Session
 }
 
@@ -164,11 +164,11 @@ func (s *Server) progress(ctx context.Context, r *mcp.CallToolRequest) (stop fun
 
 	var notifying sync.WaitGroup
 	notifying.Go(func() {
-		begun, every := time.Now(), time.NewTicker(s.o.PingInterval)
+		started, every := time.Now(), time.NewTicker(s.o.PingInterval)
 		defer every.Stop()
 
 		for {
-			elapsed := time.Since(begun).Seconds()
+			elapsed := time.Since(started).Seconds()
 
 			note := &mcp.ProgressNotificationParams{
 				ProgressToken: token,

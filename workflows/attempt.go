@@ -14,10 +14,10 @@ import (
 type attempt struct {
 	target activities.Target
 
-	// of the task, from 0
+	// number of the task's step, from 0
 	step int
 
-	// of the step, from 1
+	// number of the step's try, from 1
 	try int
 
 	// the attempt in whose work it begins, that of the step before; 0: none
@@ -40,12 +40,12 @@ type attempt struct {
 	turns int
 	grade *activities.Grade
 
-	// in which err occurred
+	// phase in which err occurred
 	phase    rollout.Phase
 	err      error
 	decision decision
 
-	// of the rollout; zero until composed
+	// result of the rollout; zero until it is composed
 	result  rollout.Ref
 	usage   rollout.Usage
 	started time.Time
@@ -90,7 +90,7 @@ func (r *run) attempt(last *attempt) *attempt {
 // work runs the steps until one fails or the rollout ends early.
 func (r *run) work(a *attempt) error {
 	firstSteps := []func(*attempt) error{r.create, r.installAgent, r.openProxy, r.prepare, r.runAgent, r.verify}
-	// of an attempt that goes on from another: the home is restored before the agent is installed in it
+	// in an attempt that goes on from another, the home is restored before the agent is installed in it
 	laterSteps := []func(*attempt) error{r.create, r.prepare, r.installAgent, r.openProxy, r.runAgent, r.verify}
 
 	steps := firstSteps

@@ -13,7 +13,7 @@ type finding struct {
 	// an abort, or the rollout's deadline
 	cause cause
 
-	// of err
+	// phase of err
 	phase rollout.Phase
 
 	// the error of the failed activity, as a fault

@@ -25,7 +25,7 @@ type cause struct {
 	// the rollout's deadline has passed
 	overdue bool
 
-	// for people
+	// reason for people
 	reason string
 }
 
@@ -129,7 +129,7 @@ func (r *run) endPhase(ctx workflow.Context, c cause) {
 		r.stop()
 		return
 	}
-	// of this phase: another one may run when AbortAgent has returned
+	// the stop of this phase: another one may run when AbortAgent has returned
 	stop := r.stop
 
 	workflow.Go(ctx, func(ctx workflow.Context) { r.endAgent(ctx, c, stop) })

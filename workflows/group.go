@@ -36,7 +36,7 @@ func GroupWorkflow(ctx workflow.Context, spec rollout.GroupSpec) (rollout.GroupS
 type group struct {
 	spec rollout.GroupSpec
 
-	// of all work: outlives a cancellation of the workflow
+	// the context of all work: it outlives a cancellation of the workflow
 	ctx  workflow.Context
 	log  log.Logger
 	keys searchattr.Keys

@@ -20,11 +20,9 @@ const (
 // PoolWorkflow scales a pool until it is down: every Spec.Every, and at once when an operator changes the
 // spec. A failed step changes nothing; the next one observes again.
 func PoolWorkflow(ctx workflow.Context, in pool.Input) (pool.Status, error) {
-	if err := workflow.SetQueryHandler(
-		ctx,
-		pool.QueryStatus,
-		func() (pool.Status, error) { return in.Last, nil },
-	); err != nil {
+	if err := workflow.SetQueryHandler(ctx, pool.QueryStatus, func() (pool.Status, error) {
+		return in.Last, nil
+	}); err != nil {
 		return in.Last, err
 	}
 

@@ -57,7 +57,7 @@ func RolloutWorkflow(ctx workflow.Context, spec rollout.Spec) (rollout.Summary, 
 type run struct {
 	spec rollout.Spec
 
-	// of all work: outlives a cancellation of the workflow
+	// the context of all work: it outlives a cancellation of the workflow
 	ctx  workflow.Context
 	log  log.Logger
 	keys searchattr.Keys
@@ -84,7 +84,7 @@ type run struct {
 	// it was started with its search attributes; clients of earlier builds leave them to the workflow
 	labelled bool
 
-	// from a client, for an external verifier; nil: none yet
+	// score of a client, for an external verifier; nil: none yet
 	score *rollout.Score
 
 	// the steps of the task before the current one, and their model calls

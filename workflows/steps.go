@@ -38,10 +38,10 @@ const (
 
 // step has the options of an activity on a host.
 type step struct {
-	// of all its tries, without the wait for the host
+	// bounds all its tries, without the wait for the host
 	timeout time.Duration
 
-	// for people, in the Temporal UI
+	// summary for people, in the Temporal UI
 	summary string
 }
 

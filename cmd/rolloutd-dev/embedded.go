@@ -18,7 +18,7 @@ const namespace = "default"
 type embedded struct {
 	server *devserver.Server
 
-	// of the UI; nil: left out
+	// listener of the UI; nil: there is no UI
 	front *net.TCPListener
 
 	// nil: disabled

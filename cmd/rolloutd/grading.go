@@ -20,18 +20,10 @@ type gradingFlags struct {
 }
 
 func (f *gradingFlags) register(fl *pflag.FlagSet) {
-	fl.StringVar(
-		&f.grade,
-		"grade",
-		"",
-		"verifier.grade instead of the task's: fresh ends all that the agent has left running; live lets services go on while the tests run; shared runs the tests in the agent's sandbox",
-	)
-	fl.StringVar(
-		&f.rewardKey,
-		"reward-key",
-		"",
-		"reward_key instead of the task's: which reward of reward.json counts, or several separated by commas: the first that is there",
-	)
+	fl.StringVar(&f.grade, "grade", "",
+		"verifier.grade instead of the task's: fresh ends all that the agent has left running; live lets services go on while the tests run; shared runs the tests in the agent's sandbox")
+	fl.StringVar(&f.rewardKey, "reward-key", "",
+		"reward_key instead of the task's: which reward of reward.json counts, or several separated by commas: the first that is there")
 }
 
 func (f *gradingFlags) validate() error {

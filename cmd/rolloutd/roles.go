@@ -56,10 +56,9 @@ func roles(s std) []*cobra.Command {
 	listenFlag(tools, "tool server", func(c *config.Config) *string { return &c.ToolServer.Listen })
 	stringFlag(worker, "gateway", "URL of this host's gateway (default http://127.0.0.1:7070)",
 		func(c *config.Config) *string { return &c.Gateway.URL })
-	trainer.changes = append(
-		trainer.changes,
-		func(c *config.Config) { c.TrainerAPI.Listen = cmp.Or(c.TrainerAPI.Listen, config.DefaultTrainerAPI) },
-	)
+	trainer.changes = append(trainer.changes, func(c *config.Config) {
+		c.TrainerAPI.Listen = cmp.Or(c.TrainerAPI.Listen, config.DefaultTrainerAPI)
+	})
 	listenFlag(trainer, "trainer API", func(c *config.Config) *string { return &c.TrainerAPI.Listen })
 
 	return []*cobra.Command{serve.cmd, worker.cmd, gateway.cmd, model.cmd, tools.cmd, trainer.cmd}

@@ -37,16 +37,16 @@ type runFlags struct {
 	groupSize int
 	timeout   time.Duration
 
-	// of a set
+	// the choice of tasks of a set
 	tasks selectFlags
 
 	// rollouts of a set at once
 	concurrency int
 
-	// that the mean of a set must reach
+	// least mean reward of a set
 	minReward float64
 
-	// of the run of a set; "": it has none
+	// name of the run of a set; "": it has none
 	resume string
 }
 
@@ -119,19 +119,11 @@ func (f *runFlags) register(cmd *cobra.Command) {
 	fl.StringVar(&f.baseURL, "base-url", "", "OpenAI-compatible base URL of the model")
 	fl.StringVar(&f.keyEnv, "api-key-env", "", "variable of this environment that holds the model's API key")
 	fl.StringVar(&f.model, "model", "", "name of the model at the endpoint")
-	fl.StringVar(
-		&f.price,
-		"price",
-		"",
-		"price of the model in US dollars per million tokens: PROMPT/COMPLETION or PROMPT/COMPLETION/CACHED_PROMPT, such as 0.15/0.6",
-	)
+	fl.StringVar(&f.price, "price", "",
+		"price of the model in US dollars per million tokens: PROMPT/COMPLETION or PROMPT/COMPLETION/CACHED_PROMPT, such as 0.15/0.6")
 	fl.StringVar(&f.purpose, "purpose", "", "what the model calls are for: auto, train or eval")
-	fl.StringVar(
-		&f.translate,
-		"translate",
-		"",
-		"chat_completions: the agent's model API goes upstream as chat completions, where engines give token ids; none: as it is",
-	)
+	fl.StringVar(&f.translate, "translate", "",
+		"chat_completions: the agent's model API goes upstream as chat completions, where engines give token ids; none: as it is")
 	fl.StringVar(&f.sampling, "sampling", "", `parameters of every model call, as JSON: {"temperature":0.7,"seed":1}`)
 	fl.StringVar(&f.agent, "agent", "",
 		"agent by name, instead of the task's: opencode, oracle (runs the task's solution), nop (does nothing), …")
@@ -146,18 +138,10 @@ func (f *runFlags) register(cmd *cobra.Command) {
 	fl.DurationVar(&f.timeout, "timeout", 0, "stop waiting after this long; the rollout continues")
 	fl.IntVarP(&f.groupSize, "group-size", "n", 0, "run this many rollouts of each task at the same time, as a group")
 	fl.IntVar(&f.concurrency, "concurrency", 4, "with several tasks: rollouts, or groups, at once")
-	fl.Float64Var(
-		&f.minReward,
-		"min-reward",
-		0,
-		"with several tasks: exit with 1 if the mean of their mean rewards is below this or a task has none, and with 0 otherwise",
-	)
-	fl.StringVar(
-		&f.resume,
-		"resume",
-		"",
-		"with several tasks: name of this run. The same name continues it: of the rollouts that ended, only infra_failed and aborted ones are repeated, and groups with an infra_failed rollout or that were aborted",
-	)
+	fl.Float64Var(&f.minReward, "min-reward", 0,
+		"with several tasks: exit with 1 if the mean of their mean rewards is below this or a task has none, and with 0 otherwise")
+	fl.StringVar(&f.resume, "resume", "",
+		"with several tasks: name of this run. The same name continues it: of the rollouts that ended, only infra_failed and aborted ones are repeated, and groups with an infra_failed rollout or that were aborted")
 	cmd.MarkFlagsMutuallyExclusive("detach", "timeout")
 	cmd.MarkFlagsMutuallyExclusive("detach", "min-reward")
 	cmd.MarkFlagsMutuallyExclusive("group-size", "rollout-id")

@@ -161,13 +161,13 @@ func setPath(cfg config.Config, name string) string {
 	return name
 }
 
-// isSet says whether a path is a set of tasks rather than one task file.
+// isSet reports whether a path is a set of tasks rather than one task file.
 func isSet(path string) bool {
 	st, err := os.Stat(path)
 	return err == nil && st.IsDir() || strings.HasSuffix(path, ".jsonl") || strings.HasSuffix(path, ".ndjson")
 }
 
-// isTaskFile says whether a path is a task file.
+// isTaskFile reports whether a path is a task file.
 func isTaskFile(path string) bool {
 	return strings.HasSuffix(path, ".yaml") || strings.HasSuffix(path, ".yml")
 }

@@ -49,14 +49,14 @@ type Job struct {
 	// the task repository's own agent configuration counts
 	ObeyProject bool
 
-	// of the task's step, from 0: an agent may find its sessions of earlier steps in the home
+	// number of the task's step, from 0: an agent may find its sessions of earlier steps in the home
 	Step  int
 	Model rollout.Model
 
 	// tokens the agent may ask for per call; 0: no bound
 	MaxOutput int
 
-	// of the task; only an agent for which rollout.TakesMCP has any
+	// the task's; only an agent for which rollout.TakesMCP has any
 	MCPServers []rollout.MCPServer
 
 	// absolute path of a folder with the task's skills; "": there are none
@@ -65,10 +65,10 @@ type Job struct {
 	// bash commands that solve the task; for the agent oracle only
 	Solution []string
 
-	// of the agent "react"; nil: its defaults
+	// settings of the agent "react"; nil: its defaults
 	React *rollout.React
 
-	// of the agent "interactive"; nil: its defaults
+	// settings of the agent "interactive"; nil: its defaults
 	Episode *rollout.Episode
 	// Launch is the launch to open, from 1. 0 is the newest one, or the first where there is none.
 	Launch int
@@ -116,7 +116,7 @@ type Launch struct {
 	// from 1
 	Number int
 
-	// this launch, by this process's clock
+	// start of this launch, by this process's clock
 	Began time.Time
 
 	// the first launch, by this process's clock

@@ -28,7 +28,7 @@ type ProcessRun struct {
 
 // ProcessRunOptions configure a ProcessRun.
 type ProcessRunOptions struct {
-	// of the agent, for messages
+	// name of the agent, for messages
 	Name    string
 	Sandbox Sandbox
 	// AlwaysAlive counts a running process as a sign of life. Without it only output counts.

@@ -4,7 +4,7 @@ import "time"
 
 // Load is what the gateway knows of an endpoint's calls and replies.
 type Load struct {
-	// of the weights, as a trainer named them
+	// version of the weights, as a trainer named it
 	Version string `json:"version,omitempty"`
 
 	// calls under way, and those that wait for permission

@@ -4,7 +4,7 @@ package catalog
 type Status struct {
 	Name string `json:"endpoint"`
 
-	// of its first engine, without parts that may be secret; absent: it is not configured
+	// URL of its first engine, without parts that may be secret; absent: it is not configured
 	URL string `json:"url,omitempty"`
 
 	// Model is the one of rollouts that name none.

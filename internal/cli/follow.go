@@ -30,23 +30,23 @@ type Follower struct {
 	// id of the last event
 	after int64
 
-	// that were printed
+	// phases that were printed
 	phases map[rollout.PhaseEvent]bool
 	began  time.Time
 
-	// of what was printed
+	// time of the latest event that was printed
 	latest time.Time
 
 	// model calls of this attempt
 	turns int
 
-	// printed last
+	// attempt that was printed last
 	attempt int
 
 	// the reason for waiting was printed
 	waiting bool
 
-	// for waiting, printed last since the last phase and model call
+	// reason for waiting that was printed last, since the last phase and model call
 	reason string
 
 	// the outage of the server was printed

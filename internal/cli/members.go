@@ -25,7 +25,7 @@ const (
 type members struct {
 	client *client.Client
 
-	// of the streams
+	// the context of the streams
 	ctx     context.Context
 	cancel  context.CancelFunc
 	streams sync.WaitGroup
@@ -119,7 +119,7 @@ func (f *members) wait(ctx context.Context, all []rollout.Member) error {
 	return nil
 }
 
-// due says whether the group changes without an event: a rollout has ended and the group does not have it
+// due reports whether the group changes without an event: a rollout has ended and the group does not have it
 // yet, or all have ended, or one is not followed.
 func (f *members) due(all []rollout.Member) bool {
 	f.mu.Lock()

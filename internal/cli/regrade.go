@@ -21,7 +21,7 @@ type RegradeJob struct {
 	RolloutID string
 	Task      taskset.Task
 
-	// of the task's arguments; see taskset.Change
+	// changes to the task's arguments; see taskset.Change
 	Changes map[string]any
 }
 
@@ -37,7 +37,7 @@ type Regraded struct {
 	Err error
 }
 
-// Graded says whether there is a new reward.
+// Graded reports whether there is a new reward.
 func (r Regraded) Graded() bool { return r.Err == nil && r.Regrade.Reward != nil }
 
 // WriteJSON writes the grade, or the error in its place, as a line of JSON.

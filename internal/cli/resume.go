@@ -20,7 +20,7 @@ type NamedRun struct {
 	Server *client.Client
 	Name   string
 
-	// of a run of groups; 0: it has one rollout of each task
+	// size of each group; 0: the run has one rollout of each task
 	GroupSize int
 }
 
@@ -85,13 +85,13 @@ func (n NamedRun) Identify(ctx context.Context, t taskset.Task, args map[string]
 	}
 }
 
-// rolloutAgain says whether a rollout is to be repeated.
+// rolloutAgain reports whether a rollout is to be repeated.
 func (n NamedRun) rolloutAgain(ctx context.Context, id string) (bool, error) {
 	st, err := n.Server.State(ctx, id)
 	return st.Done() && (st.Outcome == rollout.InfraFailed || st.Outcome == rollout.Aborted), err
 }
 
-// groupAgain says whether a group is to be repeated: it was aborted, or infrastructure lost a member and no other
+// groupAgain reports whether a group is to be repeated: it was aborted, or infrastructure lost a member and no other
 // replaced it. Members of a group that was not aborted are aborted where its task is broken.
 func (n NamedRun) groupAgain(ctx context.Context, id string) (bool, error) {
 	g, err := n.Server.Group(ctx, id)

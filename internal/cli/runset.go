@@ -21,13 +21,13 @@ import (
 type TaskResult struct {
 	Task taskset.Task
 
-	// of the only rollout
+	// the result of the only rollout
 	Result rollout.Result
 
-	// of a group; nil: there is one rollout
+	// the group; nil: there is one rollout
 	Group *client.Group
 
-	// of the model calls of all its rollouts
+	// usage of the model calls of all its rollouts
 	Usage rollout.Usage
 
 	// there is no result
@@ -180,7 +180,7 @@ func OnlyWith(grade string) string {
 		"run, tasks check and produce --grade %[1]s, rollout of a producer)\n        ", grade)
 }
 
-// NeedsMore says whether the verifier gave less than the full reward, in a fresh sandbox. grade is
+// NeedsMore reports whether the verifier gave less than the full reward, in a fresh sandbox. grade is
 // verifier.grade instead of the task's; "": as the task says.
 func (r TaskResult) NeedsMore(grade string) bool {
 	_, most := r.rewardRange()
@@ -196,25 +196,25 @@ const maxSaid = 600
 // verifierSays is why the verifier was not content, on lines of its own: the first verify command that
 // failed and the end of what it wrote, or the end of what the test script wrote; "": it wrote nothing.
 func (r TaskResult) verifierSays() string {
-	what, said := "the test script", cmp.Or(r.Result.VerifierStderr, r.Result.VerifierStdout)
+	what, output := "the test script", cmp.Or(r.Result.VerifierStderr, r.Result.VerifierStdout)
 
 	for _, c := range r.Result.VerifyResults {
 		if c.ExitCode != 0 {
 			what = fmt.Sprintf("%s (exit code %d)", text.HeadUTF8(c.Cmd, 120), c.ExitCode)
-			said = cmp.Or(c.Stderr, c.Stdout)
+			output = cmp.Or(c.Stderr, c.Stdout)
 
 			break
 		}
 	}
 
-	said = strings.TrimSpace(text.Tail(strings.TrimSpace(said), maxSaid))
-	if said == "" {
+	output = strings.TrimSpace(text.Tail(strings.TrimSpace(output), maxSaid))
+	if output == "" {
 		return ""
 	}
 
 	const indent = "        "
 
-	return "\n" + indent + plain(what) + ":\n" + indent + block(said, indent)
+	return "\n" + indent + plain(what) + ":\n" + indent + block(output, indent)
 }
 
 // unseen names what the solution changed and the verifier did not see, on a line of its own; "": nothing.

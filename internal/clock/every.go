@@ -19,7 +19,7 @@ func Every(ctx context.Context, pause time.Duration, do func(context.Context)) (
 }
 
 type every struct {
-	// of all calls
+	// the context of all calls
 	ctx   context.Context
 	pause time.Duration
 	do    func(context.Context)

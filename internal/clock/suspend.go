@@ -19,7 +19,7 @@ const (
 type SuspendMonitor struct {
 	mu sync.Mutex
 
-	// of the latest reading
+	// time of the latest reading
 	last  time.Time
 	total time.Duration
 }

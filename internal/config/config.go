@@ -232,7 +232,7 @@ type Docker struct {
 	// a folder with ca.pem, cert.pem and key.pem, for a tcp address; empty: no TLS
 	CertPath string `yaml:"cert_path"`
 
-	// of sandboxes that name none; empty: each must name one
+	// image of sandboxes that name none; empty: each must name one
 	Image string `yaml:"image"`
 
 	// an OCI runtime of the daemon; empty: its default

@@ -4,16 +4,16 @@ package config
 type E2B struct {
 	APIKey string `yaml:"api_key"`
 
-	// of a service with E2B's API; empty: e2b.app
+	// domain of a service with E2B's API; empty: e2b.app
 	Domain string `yaml:"domain"`
 
-	// of the control plane; empty: https://api.DOMAIN
+	// URL of the control plane; empty: https://api.DOMAIN
 	APIURL string `yaml:"api_url"`
 
 	// at which all sandboxes are reached; empty: derived from the domain
 	SandboxURL string `yaml:"sandbox_url"`
 
-	// of sandboxes that name no image; empty: each must name one
+	// template of sandboxes that name no image; empty: each must name one
 	Template string `yaml:"template"`
 
 	// sandboxes that this host makes a second, at most

@@ -66,36 +66,20 @@ func (c Config) Episodes() map[string]Environment {
 func (c Config) validateEnvironments(p *problems) {
 	for _, name := range slices.Sorted(maps.Keys(c.Environments)) {
 		e, path := c.Environments[name], "environments."+name
-		p.check(
-			environmentName.MatchString(name),
-			path,
-			"the name must be 1 to 32 lower-case letters, digits, '_' or '-', beginning with a letter",
-		)
-		p.check(
-			e.MaxSteps >= 0 && e.MaxSteps <= rollout.MaxEpisodeSteps,
-			path+".max_steps",
-			"must be 0 (the most) to %d, got %d",
-			rollout.MaxEpisodeSteps,
-			e.MaxSteps,
-		)
-		p.check(
-			e.Idle >= 0 && e.Life >= 0,
-			path,
-			"idle and life must be 0 (the default) or more, got %s and %s",
-			e.Idle,
-			e.Life,
-		)
+		p.check(environmentName.MatchString(name), path,
+			"the name must be 1 to 32 lower-case letters, digits, '_' or '-', beginning with a letter")
+		p.check(e.MaxSteps >= 0 && e.MaxSteps <= rollout.MaxEpisodeSteps, path+".max_steps",
+			"must be 0 (the most) to %d, got %d", rollout.MaxEpisodeSteps, e.MaxSteps)
+		p.check(e.Idle >= 0 && e.Life >= 0, path,
+			"idle and life must be 0 (the default) or more, got %s and %s", e.Idle, e.Life)
 		_, known := c.TaskSets[e.TaskSet]
-		p.check(
-			name != HarborEnvironment || e.onlyHarbor(),
-			path,
-			"must have no settings but task_set and arguments: its episodes are whole rollouts",
-		)
+		p.check(name != HarborEnvironment || e.onlyHarbor(), path,
+			"must have no settings but task_set and arguments: its episodes are whole rollouts")
 		p.check(e.TaskSet == "" || known, path+".task_set", "must be the name of one of task_sets, got %q", e.TaskSet)
 	}
 }
 
-// onlyHarbor says whether all settings that are set apply to HarborEnvironment.
+// onlyHarbor reports whether all settings that are set apply to HarborEnvironment.
 func (e Environment) onlyHarbor() bool {
 	return e.Description == "" && len(e.EnabledToolsets)+len(e.DisabledToolsets)+e.MaxSteps == 0 && e.Idle == 0 &&
 		e.Life == 0

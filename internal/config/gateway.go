@@ -22,16 +22,16 @@ type Gateway struct {
 	// admin API
 	Listen string `yaml:"listen"`
 
-	// for this host's worker; empty: http:// and Listen
+	// URL for this host's worker; empty: http:// and Listen
 	URL string `yaml:"url"`
 
 	// trainer API
 	TrainerListen string `yaml:"trainer_listen"`
 
-	// for "rolloutd upstream"; empty: http:// and TrainerListen
+	// URL for "rolloutd upstream"; empty: http:// and TrainerListen
 	TrainerURL string `yaml:"trainer_url"`
 
-	// for trainers without the deployment's key
+	// tokens of trainers without the deployment's key
 	TrainerTokens []string `yaml:"trainer_tokens"`
 
 	// AllowHosts are the special hosts (loopback, private, link-local) that URLs of clients may name; see
@@ -188,23 +188,12 @@ func (g Gateway) validateAddresses(p *problems) {
 }
 
 func (g Gateway) validateReplies(p *problems) {
-	p.check(
-		g.Reply == ReplyComplete || g.Reply == ReplyPassThrough,
-		"gateway.reply",
-		"must be %s or %s, got %q",
-		ReplyComplete,
-		ReplyPassThrough,
-		g.Reply,
-	)
+	p.check(g.Reply == ReplyComplete || g.Reply == ReplyPassThrough, "gateway.reply",
+		"must be %s or %s, got %q", ReplyComplete, ReplyPassThrough, g.Reply)
 	p.check(g.KeepAlive >= 0, "gateway.keep_alive", "must be 0 (never) or more, got %s", g.KeepAlive)
 	p.check(g.EmptyReplies >= 1, "gateway.empty_replies", "must be at least 1, got %d", g.EmptyReplies)
-	p.check(
-		g.ReplyMemoryMiB == 0 || g.ReplyMemoryMiB >= minReplyMemory,
-		"gateway.reply_memory_mib",
-		"must be 0 (a quarter of the machine's memory) or at least %d, got %d",
-		minReplyMemory,
-		g.ReplyMemoryMiB,
-	)
+	p.check(g.ReplyMemoryMiB == 0 || g.ReplyMemoryMiB >= minReplyMemory, "gateway.reply_memory_mib",
+		"must be 0 (a quarter of the machine's memory) or at least %d, got %d", minReplyMemory, g.ReplyMemoryMiB)
 }
 
 // bounds refuses bounds of endpoints that are not numbers of at least 0.
@@ -230,12 +219,7 @@ func (p *problems) words(path string, of map[string]string, allowed ...string) {
 
 	for _, name := range slices.Sorted(maps.Keys(of)) {
 		word := of[name]
-		p.check(
-			slices.Contains(allowed, word),
-			path+"."+name,
-			"must be %s, got %q",
-			list, word,
-		)
+		p.check(slices.Contains(allowed, word), path+"."+name, "must be %s, got %q", list, word)
 		p.endpoint(path, name)
 	}
 }
@@ -243,21 +227,14 @@ func (p *problems) words(path string, of map[string]string, allowed ...string) {
 // endpoint refuses misspelled names of endpoints. A name that resembles none, has a dot, a port or a digit,
 // or extends an endpoint's name with a hyphen may be the host of a URL.
 func (p *problems) endpoint(path, name string) {
-	p.check(
-		!strings.Contains(name, "/"),
-		path+"."+name,
-		"must be an endpoint's name, or host:port of an endpoint given only by URL",
-	)
+	p.check(!strings.Contains(name, "/"), path+"."+name,
+		"must be an endpoint's name, or host:port of an endpoint given only by URL")
 
 	names := append(catalog.Names(), defaultUpstream)
 	near := yamlinput.NearestName(name, "", names)
 	host := strings.ContainsAny(name, ".:0123456789") || strings.HasPrefix(name, near+"-")
-	p.check(
-		near == "" || slices.Contains(names, name) || host,
-		path+"."+name,
-		"there is no such endpoint; did you mean %s?",
-		near,
-	)
+	p.check(near == "" || slices.Contains(names, name) || host, path+"."+name,
+		"there is no such endpoint; did you mean %s?", near)
 }
 
 // parseByName parses numbers of endpoints: "vllm=64,default=8".

@@ -63,10 +63,6 @@ func (i Images) validate(p *problems) {
 // checkRegistry refuses a name of a registry with a scheme or a path.
 func checkRegistry(p *problems, path, host string) {
 	got, err := image.Registry(host + "/x/y:1")
-	p.check(
-		err == nil && got == host,
-		path,
-		"must be the name of a registry like docker.io or 10.0.0.5:5000, got %q",
-		host,
-	)
+	p.check(err == nil && got == host, path,
+		"must be the name of a registry like docker.io or 10.0.0.5:5000, got %q", host)
 }

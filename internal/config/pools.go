@@ -24,19 +24,11 @@ func (c Config) validatePools(p *problems) {
 		}
 
 		job := s.NomadAddress + s.Region + s.Namespace + s.JobID
-		p.check(
-			jobs[job] == "",
-			"pools."+name+".sandbox_job_id",
-			"must be another job than that of the pool %s",
-			jobs[job],
-		)
+		p.check(jobs[job] == "", "pools."+name+".sandbox_job_id",
+			"must be another job than that of the pool %s", jobs[job])
 		jobs[job] = name
 	}
 
-	p.check(
-		c.Worker.Name == "" || fleet.IsName(c.Worker.Name),
-		"worker.name",
-		"must be 1 to 64 letters, digits, '.', '_' or '-', got %q",
-		c.Worker.Name,
-	)
+	p.check(c.Worker.Name == "" || fleet.IsName(c.Worker.Name), "worker.name",
+		"must be 1 to 64 letters, digits, '.', '_' or '-', got %q", c.Worker.Name)
 }

@@ -113,13 +113,8 @@ func (c Config) validateSinks(p *problems) {
 
 func (s Sink) validate(p *problems, path string) {
 	kinds := []string{SinkAtropos, SinkTrainerAPI, SinkFiles, SinkPull}
-	p.check(
-		slices.Contains(kinds, s.Kind),
-		path+".kind",
-		"must be one of %s; got %q",
-		strings.Join(kinds, ", "),
-		s.Kind,
-	)
+	p.check(slices.Contains(kinds, s.Kind), path+".kind",
+		"must be one of %s; got %q", strings.Join(kinds, ", "), s.Kind)
 	p.oneOf(path+".sequences", s.Sequences, "", "one", "all")
 	p.oneOf(path+".subagents", s.Subagents, "", "drop", "separate")
 	p.oneOf(path+".summaries", s.Summaries, "", "drop", "train")
@@ -128,41 +123,21 @@ func (s Sink) validate(p *problems, path string) {
 	switch s.Kind {
 	case SinkAtropos, SinkTrainerAPI:
 		p.httpURL(path+".url", s.URL)
-		p.check(
-			s.GroupSize > 0,
-			path+".group_size",
-			"must be the number of sequences of a group, at least 1, got %d",
-			s.GroupSize,
-		)
-		p.check(
-			s.Kind != SinkAtropos || s.MaxTokenLength > 0,
-			path+".max_token_length",
-			"must be the length of the longest sequence in tokens, at least 1, got %d",
-			s.MaxTokenLength,
-		)
-		p.check(
-			s.MaxBatchesOffPolicy >= 0 && s.MaxBatchesOffPolicy < 1e6,
-			path+".max_batches_offpolicy",
-			"must be 0 (the default, 2) or more and less than 1e6, got %g",
-			s.MaxBatchesOffPolicy,
-		)
-		p.check(
-			s.Weight >= 0 && s.Weight < 1e6,
-			path+".weight",
-			"must be 0 (the default, 1) or more and less than 1e6, got %g",
-			s.Weight,
-		)
+		p.check(s.GroupSize > 0, path+".group_size",
+			"must be the number of sequences of a group, at least 1, got %d", s.GroupSize)
+		p.check(s.Kind != SinkAtropos || s.MaxTokenLength > 0, path+".max_token_length",
+			"must be the length of the longest sequence in tokens, at least 1, got %d", s.MaxTokenLength)
+		p.check(s.MaxBatchesOffPolicy >= 0 && s.MaxBatchesOffPolicy < 1e6, path+".max_batches_offpolicy",
+			"must be 0 (the default, 2) or more and less than 1e6, got %g", s.MaxBatchesOffPolicy)
+		p.check(s.Weight >= 0 && s.Weight < 1e6, path+".weight",
+			"must be 0 (the default, 1) or more and less than 1e6, got %g", s.Weight)
 		m := s.MinBatchAllocation
 		p.check(m == nil || *m >= 0 && *m <= 1, path+".min_batch_allocation", "must be a share from 0 to 1")
 	case SinkPull:
 		p.httpURL(path+".url", s.URL)
 		p.check(s.MaxWaiting >= 0, path+".max_waiting", "must be 0 (any number) or more groups, got %d", s.MaxWaiting)
-		p.check(
-			s.Queue == "" || rollout.CheckSink(s.Queue) == nil,
-			path+".queue",
-			"must be 1 to 40 letters, digits, '_' or '-', beginning with a letter or digit, got %q",
-			s.Queue,
-		)
+		p.check(s.Queue == "" || rollout.CheckSink(s.Queue) == nil, path+".queue",
+			"must be 1 to 40 letters, digits, '_' or '-', beginning with a letter or digit, got %q", s.Queue)
 	case SinkFiles:
 		p.check(s.Path != "", path+".path", "must be the path of a folder")
 		p.check(s.ShardGroups >= 0, path+".shard_groups", "must be 0 (the default, 1) or more, got %d", s.ShardGroups)
@@ -171,11 +146,7 @@ func (s Sink) validate(p *problems, path string) {
 }
 
 func (p *problems) oneOf(path, got string, values ...string) {
-	p.check(
-		slices.Contains(values, got),
-		path,
-		"must be %s, got %q",
-		strings.Join(slices.DeleteFunc(values, func(s string) bool { return s == "" }), " or "),
-		got,
-	)
+	p.check(slices.Contains(values, got), path,
+		"must be %s, got %q", strings.Join(slices.DeleteFunc(values, func(s string) bool { return s == "" }), " or "),
+		got)
 }

@@ -41,7 +41,7 @@ func (c Config) ToolServers() map[string]ToolSource {
 
 // ToolSource is one server of tools. One of URL, MCP and Command is set.
 type ToolSource struct {
-	// of a tool server, or InProcess
+	// URL of a tool server, or InProcess
 	URL string `yaml:"url"`
 
 	// URL of an MCP server (streamable HTTP)
@@ -69,7 +69,7 @@ type ToolSource struct {
 	// further groups of the server's tools, by their names with the prefix
 	Toolsets map[string][]string `yaml:"toolsets"`
 
-	// of one call; 0: 2m
+	// bounds one call; 0: 2m
 	Timeout time.Duration `yaml:"timeout"`
 
 	// calls at once of one host; 0: 16
@@ -176,38 +176,24 @@ func (t Tools) validate(p *problems) {
 	}
 
 	_, twice := t.Servers[ToolServerName]
-	p.check(
-		!twice || t.ToolServerURL == "",
-		"tools.servers."+ToolServerName,
-		"must have another name: this one is that of the server at tools.tool_server_url",
-	)
+	p.check(!twice || t.ToolServerURL == "", "tools.servers."+ToolServerName,
+		"must have another name: this one is that of the server at tools.tool_server_url")
 }
 
 func (s ToolServer) validate(p *problems) {
 	p.address("tool_server.listen", s.Listen)
-	p.check(
-		s.Token != "" || Loopback(s.Listen),
-		"tool_server.token",
+	p.check(s.Token != "" || Loopback(s.Listen), "tool_server.token",
 		"%s can be reached from other machines: set a bearer token (ROLLOUTD_TOOL_SERVER_TOKEN), or listen on 127.0.0.1",
-		s.Listen,
-	)
+		s.Listen)
 	// on loopback it may be the token of another's tool server at tools.tool_server_url
-	p.check(
-		s.Token == "" || Loopback(s.Listen) || len(s.Token) >= minToken,
-		"tool_server.token",
-		"must have at least %d characters",
-		minToken,
-	)
+	p.check(s.Token == "" || Loopback(s.Listen) || len(s.Token) >= minToken, "tool_server.token",
+		"must have at least %d characters", minToken)
 	p.check(s.Concurrency >= 0, "tool_server.concurrency", "must be 0 (the default) or more, got %d", s.Concurrency)
 	validateSources(p, "tool_server.servers", s.Servers)
 
 	for name, source := range s.Servers {
-		p.check(
-			source.URL != InProcess,
-			"tool_server.servers."+name+".url",
-			"must be the URL of another tool server, got %q",
-			InProcess,
-		)
+		p.check(source.URL != InProcess, "tool_server.servers."+name+".url",
+			"must be the URL of another tool server, got %q", InProcess)
 	}
 
 	if s.Web == nil {
@@ -232,11 +218,8 @@ var (
 func validateSources(p *problems, path string, sources map[string]ToolSource) {
 	for _, name := range slices.Sorted(maps.Keys(sources)) {
 		s, at := sources[name], path+"."+name
-		p.check(
-			toolsetPattern.MatchString(name),
-			at,
-			"the name must be 1 to 64 lower-case letters, digits, '_' or '-', beginning with a letter",
-		)
+		p.check(toolsetPattern.MatchString(name), at,
+			"the name must be 1 to 64 lower-case letters, digits, '_' or '-', beginning with a letter")
 
 		ways := 0
 
@@ -257,18 +240,10 @@ func validateSources(p *problems, path string, sources map[string]ToolSource) {
 		}
 
 		p.check(len(s.Command) > 0 || len(s.Env)+len(s.EnvFrom) == 0, at, "env and env_from need command")
-		p.check(
-			s.Timeout >= 0 && s.Timeout <= 10*time.Minute,
-			at+".timeout",
-			"must be 0 (the default) to 10m, got %s",
-			s.Timeout,
-		)
+		p.check(s.Timeout >= 0 && s.Timeout <= 10*time.Minute, at+".timeout",
+			"must be 0 (the default) to 10m, got %s", s.Timeout)
 		p.check(s.Concurrency >= 0, at+".concurrency", "must be 0 (the default) or more, got %d", s.Concurrency)
-		p.check(
-			prefixPattern.MatchString(s.Prefix),
-			at+".prefix",
-			"must be at most 32 letters, digits, '_' or '-', got %q",
-			s.Prefix,
-		)
+		p.check(prefixPattern.MatchString(s.Prefix), at+".prefix",
+			"must be at most 32 letters, digits, '_' or '-', got %q", s.Prefix)
 	}
 }

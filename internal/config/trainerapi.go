@@ -29,19 +29,12 @@ func (t TrainerAPI) validate(p *problems) {
 	}
 
 	p.address("trainer_api.listen", t.Listen)
-	p.check(
-		len(t.Tokens) > 0 || Loopback(t.Listen),
-		"trainer_api.tokens",
+	p.check(len(t.Tokens) > 0 || Loopback(t.Listen), "trainer_api.tokens",
 		"%s can be reached from other machines: set at least one bearer token (ROLLOUTD_TRAINER_API_TOKENS), or listen on 127.0.0.1",
-		t.Listen,
-	)
+		t.Listen)
 
 	for i, token := range t.Tokens {
-		p.check(
-			len(token) >= minToken,
-			fmt.Sprintf("trainer_api.tokens[%d]", i),
-			"must have at least %d characters",
-			minToken,
-		)
+		p.check(len(token) >= minToken, fmt.Sprintf("trainer_api.tokens[%d]", i),
+			"must have at least %d characters", minToken)
 	}
 }

@@ -42,12 +42,8 @@ func (c Config) Validate() error {
 	c.validateEnvironments(&p)
 
 	for _, name := range slices.Sorted(maps.Keys(c.ModelEnv)) {
-		p.check(
-			slices.Contains(modelVariables(), name),
-			"model_env."+name,
-			"the name must be one of %s",
-			strings.Join(modelVariables(), ", "),
-		)
+		p.check(slices.Contains(modelVariables(), name), "model_env."+name,
+			"the name must be one of %s", strings.Join(modelVariables(), ", "))
 
 		if strings.HasSuffix(name, "_URL") {
 			// the engines of one endpoint
@@ -77,12 +73,8 @@ func (c Config) Validate() error {
 
 func (s Serve) validate(p *problems) {
 	p.address("serve.listen", s.Listen)
-	p.check(
-		s.Mode == "simulation" || s.Mode == "production",
-		"serve.mode",
-		"must be simulation or production, got %q",
-		s.Mode,
-	)
+	p.check(s.Mode == "simulation" || s.Mode == "production", "serve.mode",
+		"must be simulation or production, got %q", s.Mode)
 	p.check(s.MaxSessions >= 0, "serve.max_sessions", "must be 0 (the default) or more, got %d", s.MaxSessions)
 	p.share("serve.token_share", s.TokenShare)
 	p.check(s.MaxConnections >= 0, "serve.max_connections", "must be 0 (the default) or more, got %d", s.MaxConnections)
@@ -91,12 +83,9 @@ func (s Serve) validate(p *problems) {
 	p.check(s.KeepSessions >= 2*time.Hour, "serve.keep_sessions", "must be at least 2h, got %v", s.KeepSessions)
 	p.check(s.UploadsMiB > 0, "serve.uploads_mib", "must be at least 1, got %d", s.UploadsMiB)
 	p.check(s.SearchMiB >= 0, "serve.search_mib", "must be 0 (no bound) or more, got %d", s.SearchMiB)
-	p.check(
-		len(s.Tokens) > 0 || s.TokensFile != "" || Loopback(s.Listen),
-		"serve.tokens",
+	p.check(len(s.Tokens) > 0 || s.TokensFile != "" || Loopback(s.Listen), "serve.tokens",
 		"%s can be reached from other machines: set at least one bearer token (ROLLOUTD_TOKENS, ROLLOUTD_TOKENS_FILE), or listen on 127.0.0.1",
-		s.Listen,
-	)
+		s.Listen)
 
 	for i, t := range s.Tokens {
 		p.check(len(t) >= minToken, fmt.Sprintf("serve.tokens[%d]", i), "must have at least %d characters", minToken)
@@ -124,23 +113,16 @@ func (w Worker) validate(p *problems) {
 	p.address("worker.listen", w.Listen)
 
 	if u, err := url.Parse(w.Advertise); w.Advertise != "" {
-		p.check(
-			err == nil && u.Host != "" && (u.Scheme == "http" || u.Scheme == "https"),
-			"worker.advertise",
-			"must be http://HOST:PORT or https://HOST:PORT, got %q",
-			w.Advertise,
-		)
+		p.check(err == nil && u.Host != "" && (u.Scheme == "http" || u.Scheme == "https"), "worker.advertise",
+			"must be http://HOST:PORT or https://HOST:PORT, got %q", w.Advertise)
 	}
 
 	p.check(w.Capacity >= 0, "worker.capacity", "must be 0 (as many as memory allows) or more, got %d", w.Capacity)
 	p.share("worker.token_share", w.TokenShare)
 	p.check(w.Starts >= 0, "worker.starts", "must be 0 (one for each core) or more, got %d", w.Starts)
-	p.check(
-		w.Lease >= 30*time.Second && w.Lease <= 7*24*time.Hour,
-		"worker.lease",
+	p.check(w.Lease >= 30*time.Second && w.Lease <= 7*24*time.Hour, "worker.lease",
 		"must be at least 30s, so that a busy host can renew in time, and at most 168h, the longest lease of a sandbox; got %s",
-		w.Lease,
-	)
+		w.Lease)
 	p.positive("worker.janitor", w.Janitor)
 	p.positive("worker.grace", w.Grace)
 
@@ -152,12 +134,8 @@ func (w Worker) validate(p *problems) {
 		p.httpURL("worker.tools_url", w.ToolsURL)
 	}
 
-	p.check(
-		!strings.ContainsAny(w.Deployment, ".:"),
-		"worker.deployment",
-		"must be a name without '.' and ':', which Temporal reserves, got %q",
-		w.Deployment,
-	)
+	p.check(!strings.ContainsAny(w.Deployment, ".:"), "worker.deployment",
+		"must be a name without '.' and ':', which Temporal reserves, got %q", w.Deployment)
 }
 
 func (s Sandbox) validate(p *problems) {
@@ -188,27 +166,17 @@ func (s Sandbox) validate(p *problems) {
 
 	for name, b := range s.Backends {
 		for which, r := range map[string]rollout.Resources{"total": b.Total, "max": b.Max} {
-			p.check(
-				r.CPU >= 0 && r.MemoryMiB >= 0 && r.DiskMiB >= 0,
-				"sandbox.backends."+name+"."+which,
-				"cpu, memory_mib and disk_mib must be 0 (the default) or more, got %g, %d and %d",
-				r.CPU,
-				r.MemoryMiB,
-				r.DiskMiB,
-			)
+			p.check(r.CPU >= 0 && r.MemoryMiB >= 0 && r.DiskMiB >= 0, "sandbox.backends."+name+"."+which,
+				"cpu, memory_mib and disk_mib must be 0 (the default) or more, got %g, %d and %d", r.CPU, r.MemoryMiB,
+				r.DiskMiB)
 		}
 	}
 }
 
 func (s Store) validate(p *problems) {
-	p.check(
-		s.RolloutMiB >= 0 && s.MinFreeMiB >= 0 && s.MaxMiB >= 0,
-		"store",
-		"rollout_mib, min_free_mib and max_mib must be 0 (no bound) or more, got %d, %d and %d",
-		s.RolloutMiB,
-		s.MinFreeMiB,
-		s.MaxMiB,
-	)
+	p.check(s.RolloutMiB >= 0 && s.MinFreeMiB >= 0 && s.MaxMiB >= 0, "store",
+		"rollout_mib, min_free_mib and max_mib must be 0 (no bound) or more, got %d, %d and %d", s.RolloutMiB,
+		s.MinFreeMiB, s.MaxMiB)
 }
 
 // leastRetention is the least age of what may be deleted: a younger rollout may be running.
@@ -219,23 +187,13 @@ func (r Retention) validate(p *problems) {
 
 	for i, rule := range r.Rules {
 		path := fmt.Sprintf("retention.rules[%d].", i)
-		p.check(
-			rule.OlderThan >= leastRetention,
-			path+"older_than",
-			"must be at least %s, got %s",
-			leastRetention,
-			rule.OlderThan,
-		)
+		p.check(rule.OlderThan >= leastRetention, path+"older_than",
+			"must be at least %s, got %s", leastRetention, rule.OlderThan)
 		p.check(rule.MaxMiB >= 0, path+"max_mib", "must be 0 (age decides alone) or more, got %d", rule.MaxMiB)
 
 		for _, o := range rule.Outcomes {
-			p.check(
-				slices.Contains(rollout.Outcomes(), o),
-				path+"outcomes",
-				"must be of %s; got %q",
-				rollout.OutcomeNames(),
-				o,
-			)
+			p.check(slices.Contains(rollout.Outcomes(), o), path+"outcomes",
+				"must be of %s; got %q", rollout.OutcomeNames(), o)
 		}
 	}
 }
@@ -281,10 +239,6 @@ func (p *problems) httpURL(path, s string) {
 	// the query may have a key, the part before @ a password
 	shown, _, _ := strings.Cut(s, "?")
 	shown = shown[strings.LastIndex(shown, "@")+1:]
-	p.check(
-		err == nil && strings.HasPrefix(u.Scheme, "http") && u.Host != "",
-		path,
-		"must be an http:// or https:// URL, got %q",
-		shown,
-	)
+	p.check(err == nil && strings.HasPrefix(u.Scheme, "http") && u.Host != "", path,
+		"must be an http:// or https:// URL, got %q", shown)
 }

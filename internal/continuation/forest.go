@@ -22,7 +22,7 @@ const (
 	// maxRead, in bytes, and maxTemplates bound what is kept only to be faster.
 	maxRead, maxTemplates = 2 << 20, 1 << 6
 
-	// of an id
+	// size of an id, in bytes
 	idSize = 4
 )
 
@@ -39,13 +39,13 @@ type Forest struct {
 	// a call was answered
 	begun bool
 
-	// of the ids and messages of the nodes, in bytes
+	// size of the ids and messages of the nodes, in bytes
 	size int
 
 	// messages that were read, by their bytes: each request repeats those before
 	read map[Digest]message
 
-	// of these, in bytes
+	// size of these, in bytes
 	readSize int
 
 	// by the digest of what else makes a prompt
@@ -81,7 +81,7 @@ type node struct {
 	// messages after the reply of the parent
 	sent []message
 
-	// of the prompt: after the parent's reply, or all of it
+	// ids of the prompt: those after the parent's reply, or all
 	more    []int32
 	loose   int
 	sampled []int32

@@ -65,14 +65,14 @@ func readMessage(raw json.RawMessage) (message, error) {
 		m.thoughtHash = sha256.Sum256([]byte(thought))
 	}
 
-	said := []string{in.Role, text, in.ToolCallID}
+	parts := []string{in.Role, text, in.ToolCallID}
 
 	for _, c := range in.ToolCalls {
 		m.calls = append(m.calls, Call{c.ID, c.Function.Name})
-		said = append(said, c.ID, c.Function.Name, canonical(c.Function.Arguments))
+		parts = append(parts, c.ID, c.Function.Name, canonical(c.Function.Arguments))
 	}
 	// strings always encode
-	all, _ := json.Marshal(said)
+	all, _ := json.Marshal(parts)
 	m.textHash = sha256.Sum256(all)
 
 	return m, nil

@@ -21,7 +21,7 @@ type Group struct {
 	Size     int       `json:"size"`
 	Siblings []Sibling `json:"siblings,omitempty"`
 
-	// of the siblings' rewards
+	// statistics of the siblings' rewards
 	Statistics rollout.Statistics `json:"statistics"`
 	FinishedAt time.Time          `json:"finished_at"`
 

@@ -46,13 +46,13 @@ type Status struct {
 	// the last step
 	TotalSteps int `json:"total_steps,omitempty"`
 
-	// in sequences
+	// size of a batch, in sequences
 	BatchSize int `json:"batch_size,omitempty"`
 
 	// sequences that it has and has not trained on
 	Queued int `json:"queued,omitempty"`
 
-	// of Queued: in batches that Step counts, which are trained on now
+	// those of Queued in batches that Step counts, which are trained on now
 	Training int `json:"training,omitempty"`
 }
 

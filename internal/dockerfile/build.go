@@ -62,16 +62,16 @@ type Job struct {
 	// path of the Dockerfile below Folder; "": Dockerfile
 	Dockerfile string
 
-	// of the image
+	// name of the image
 	Name string
 
 	// values for ARG
 	Args map[string]string
 
-	// for the steps and the output of commands
+	// takes the steps and the output of commands
 	Output io.Writer
 
-	// of the whole build; 0: one hour
+	// bounds the whole build; 0: one hour
 	Timeout time.Duration
 }
 

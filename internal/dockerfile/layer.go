@@ -23,10 +23,10 @@ type layerWriter struct {
 	// folders that were written
 	folders map[string]bool
 
-	// of new files; -1: those of their source
+	// owner of new files; -1: that of their source
 	uid, gid int
 
-	// of new files and folders; -1: that of their source
+	// mode of new files and folders; -1: that of their source
 	mode int64
 }
 

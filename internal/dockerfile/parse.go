@@ -18,13 +18,13 @@ import (
 const (
 	maxBytes = 1 << 20
 
-	// of all stages
+	// bound of the instructions of all stages
 	maxInstructions = 2000
 )
 
 // file is a parsed Dockerfile with supported instructions only.
 type file struct {
-	// with which errors begin
+	// name with which errors begin
 	name   string
 	stages []instructions.Stage
 

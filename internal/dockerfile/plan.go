@@ -39,7 +39,7 @@ type base struct{ use *image.Use }
 
 // stage is a stage of the Dockerfile: what its image has so far, and its steps.
 type stage struct {
-	// for people
+	// name for people
 	name string
 
 	// the stage or the image that it begins with; both nil: scratch
@@ -56,7 +56,7 @@ type stage struct {
 
 	steps []step
 
-	// of what the steps so far give
+	// digest of what the steps so far give
 	key string
 
 	layers []string
@@ -471,7 +471,7 @@ func (p *plan) workdir(s *stage, c *instructions.WorkdirCommand) {
 
 // source is where a COPY takes its files from.
 type source struct {
-	// of the content; that of the context is in the items
+	// digest of the content; that of the context is in the items
 	key string
 
 	stage *stage

@@ -43,14 +43,14 @@ const scriptFile = ".rolloutd-run"
 type running struct {
 	argv []string
 
-	// with an interpreter of its own; "": none
+	// text of a script with an interpreter of its own; "": there is none
 	script string
 
 	env           []string
 	user, workdir string
 	network       bool
 
-	// that are empty and are forgotten
+	// folders that begin empty and whose content is dropped
 	tmpfs []string
 
 	// files that are there only for this RUN

@@ -138,10 +138,10 @@ func (t imageTree) owner(info fs.FileInfo) (uid, gid int) {
 type item struct {
 	from tree
 
-	// in from
+	// path within from
 	path string
 
-	// with which it comes to a folder
+	// name that it gets in a folder
 	name string
 	info fs.FileInfo
 }

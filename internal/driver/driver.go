@@ -43,7 +43,7 @@ type Spec struct {
 	// cores
 	CPU float64
 
-	// of the whole sandbox, tmpfs included
+	// memory of the whole sandbox, tmpfs included
 	MemoryMiB int
 
 	// processes and threads
@@ -67,7 +67,7 @@ type Spec struct {
 type Volume struct {
 	Name string
 
-	// in the sandbox, absolute
+	// path in the sandbox, absolute
 	Path     string
 	ReadOnly bool
 }
@@ -83,16 +83,16 @@ const (
 	LabelRollout = "rollout"
 	LabelAttempt = "attempt"
 
-	// of the rollout; missing: all clients are one
+	// the owner of the rollout; missing: all clients are one
 	LabelOwner = "owner"
 
 	// PurposeAgent, PurposeVerifier or PurposeWarm
 	LabelPurpose = "purpose"
 
-	// of PurposeService: the purpose of the sandbox that it stands beside
+	// on a sandbox of PurposeService: the purpose of the sandbox that it stands beside
 	LabelBeside = "beside"
 
-	// of PurposeWarm: the jobs that its agent can take
+	// on a sandbox of PurposeWarm: the jobs that its agent can take
 	LabelWarm = "warm"
 )
 

@@ -92,7 +92,7 @@ const (
 type Step struct {
 	Kind string `json:"kind"`
 
-	// of a call, from 1, in the order in which calls ended
+	// number of the call, from 1, in the order in which calls ended
 	Step      int             `json:"step,omitempty"`
 	ID        string          `json:"id,omitempty"`
 	Client    string          `json:"client,omitempty"`

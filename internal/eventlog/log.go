@@ -39,10 +39,10 @@ type Log struct {
 	mu     sync.Mutex
 	loaded bool
 
-	// of the latest event
+	// number of the latest event
 	n int64
 
-	// of the file
+	// size of the file
 	size int64
 
 	// hashes of keys in the file
@@ -125,7 +125,7 @@ func (l *Log) append(kind rollout.EventKind, key string, raw []byte) error {
 	return l.write(line{rollout.Event{ID: rollout.EventID(l.attempt, l.n+1), Kind: kind, Data: raw}, key})
 }
 
-// fromAgent says whether the number of events of the kind depends on the agent.
+// fromAgent reports whether the number of events of the kind depends on the agent.
 func fromAgent(kind rollout.EventKind) bool {
 	switch kind {
 	case rollout.EventText,

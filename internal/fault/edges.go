@@ -11,7 +11,7 @@ type Edge struct {
 	ToolError string
 	// RPCCode is the JSON-RPC error code.
 	RPCCode int
-	// Retryable says whether Temporal should run the activity again.
+	// Retryable reports whether Temporal should run the activity again.
 	Retryable bool
 }
 

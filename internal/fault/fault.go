@@ -103,7 +103,7 @@ func KindOf(err error) Kind {
 	return Internal
 }
 
-// Is says whether err's kind is k.
+// Is reports whether err's kind is k.
 func Is(err error, k Kind) bool { return err != nil && KindOf(err) == k }
 
 // Ignore returns nil if err's kind is k, else err.
@@ -115,7 +115,7 @@ func Ignore(err error, k Kind) error {
 	return err
 }
 
-// Known says whether k is one of the kinds above. A kind from the wire may be any text.
+// Known reports whether k is one of the kinds above. A kind from the wire may be any text.
 func (k Kind) Known() bool {
 	switch k {
 	case Invalid,

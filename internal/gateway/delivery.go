@@ -29,7 +29,7 @@ type delivery struct {
 	// the status was sent
 	statusSent bool
 
-	// of the call
+	// the part of the call that passes the reply on as it arrives
 	live *upstream.Live
 
 	// bytes of the live reply that were sent

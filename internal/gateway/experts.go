@@ -36,7 +36,7 @@ const maxExpertCalls = 8
 type expertCall struct {
 	turn int
 
-	// of prompt and completion
+	// ids of prompt and completion
 	ids []int32
 
 	width int

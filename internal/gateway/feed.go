@@ -32,7 +32,7 @@ type Feed struct {
 	mu      sync.Mutex
 	watches map[uint64]*watch
 
-	// in the order of their changes
+	// watches whose route has changed, in the order of the changes
 	marked []*watch
 }
 

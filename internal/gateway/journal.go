@@ -28,10 +28,10 @@ type Journal struct {
 	// see gatewayapi.RouteStatus
 	GivenUp *gatewayapi.Failure `json:"given_up,omitempty"`
 
-	// of the agent's own
+	// ids of the agent's own sessions
 	Sessions []string `json:"sessions,omitempty"`
 
-	// whose sessions were registered
+	// processes whose sessions were registered
 	Processes []string `json:"processes,omitempty"`
 
 	// how the endpoint takes the ids of a prompt, since a call had them: without a report of a probe after a restart, a
@@ -41,7 +41,7 @@ type Journal struct {
 	// a probe found log probabilities that do not belong to the sampled distribution
 	RawLogprobs bool `json:"raw_logprobs,omitempty"`
 
-	// of audited turns, by number
+	// marks of audited turns, by number
 	Marks map[int]trajectory.Mark `json:"marks,omitempty"`
 
 	// turns whose prompts are not the template's

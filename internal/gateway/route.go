@@ -43,7 +43,7 @@ type route struct {
 
 	// What the route was opened with, and what the gateway's options say. It does not change.
 
-	// in this rollout's order
+	// base URLs of the engines, in this rollout's order
 	engines []string
 	folder  string
 
@@ -86,7 +86,7 @@ type route struct {
 	room   *semaphore.Weighted
 	bodies *upstream.BufferPool[byte]
 
-	// for replies
+	// memory of replies
 	memory membudget.Share
 
 	// gives a recorded call to a background audit, which may score it again
@@ -129,18 +129,18 @@ type route struct {
 	// number of replies that were replaced
 	replaced int
 
-	// of complete replies, for the status
+	// usage of complete replies, for the status
 	usage rollout.Usage
 
-	// of the agent's latest answered call, before that of its first call; nil: no call yet
+	// the dialect of the agent's latest answered call, before that of its first call; nil: no call yet
 	dialect *dialect.Dialect
 
-	// of all calls
+	// the cost of all calls
 	spending spending
 	waitTime waitTime
 	heldTime HeldTime
 
-	// of prompts that the endpoint fails to tokenise
+	// when to try again a prompt that the endpoint fails to tokenise
 	promptWait promptWait
 
 	// time of the gateway's last mark, or of the route's opening; wall clock

@@ -49,13 +49,13 @@ type Server struct {
 	upstream  *upstream.Client
 	upstreams *limits.Registry
 
-	// on endpoints
+	// reports on endpoints
 	reports probe.Cache
 	api     *agentAPI
 	options Options
 	traces  *trace.Store
 
-	// of all endpoints
+	// how endpoints write calls in their replies
 	ways   knownWays
 	bodies upstream.BufferPool[byte]
 	audits audits
@@ -84,13 +84,8 @@ func New(o Options) (*Server, error) {
 	report.countFaults(o.Endpoints)
 	report.beginAudits(o.Endpoints)
 
-	upstreams, err := limits.NewRegistry(
-		o.Bounds,
-		o.Endpoints,
-		filepath.Join(o.Dir, weightsFile),
-		o.Registerer,
-		o.Logger,
-	)
+	upstreams, err := limits.NewRegistry(o.Bounds, o.Endpoints, filepath.Join(o.Dir, weightsFile), o.Registerer,
+		o.Logger)
 	if err != nil {
 		return nil, err
 	}
@@ -299,11 +294,9 @@ func (s *Server) Ready(upstream string) error {
 	}
 
 	if s.upstream.Share(upstream, !slices.Contains(s.options.Endpoints, upstream)).Low() {
-		return fault.New(
-			fault.Exhausted,
+		return fault.New(fault.Exhausted,
 			"model endpoint %q: its replies in flight use all the memory they may (gateway.reply_memory_mib); new rollouts wait",
-			upstream,
-		)
+			upstream)
 	}
 
 	return nil

@@ -42,11 +42,9 @@ func (t *HeldTime) Add(s HeldSpan) {
 		}
 	}
 
-	at, _ := slices.BinarySearchFunc(
-		apart,
-		s.From,
-		func(o HeldSpan, from time.Time) int { return o.From.Compare(from) },
-	)
+	at, _ := slices.BinarySearchFunc(apart, s.From, func(o HeldSpan, from time.Time) int {
+		return o.From.Compare(from)
+	})
 	t.Spans = slices.Insert(apart, at, s)
 }
 

@@ -55,10 +55,9 @@ func (s *Server) tokenize(w http.ResponseWriter, req *http.Request) error {
 	held := r.memory.Part()
 	defer held.Release()
 
-	if err := r.holdMemory(
-		req.Context(),
-		func() error { return held.Resize(tokenizedWeight * int64(len(tokens.IDs))) },
-	); err != nil {
+	if err := r.holdMemory(req.Context(), func() error {
+		return held.Resize(tokenizedWeight * int64(len(tokens.IDs)))
+	}); err != nil {
 		return err
 	}
 

@@ -34,7 +34,7 @@ var builtins = []string{
 const (
 	runHere = runas.Shims + "/" + runas.RunHere
 
-	// for a word that may be a function or a builtin
+	// prefix of a word that may be a function or a builtin
 	runHereIfProgram = "__run_here "
 )
 

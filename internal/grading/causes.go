@@ -141,8 +141,8 @@ func afterColon(line string) string {
 }
 
 // doubtful reports whether a limit of the sandbox, or the verifier itself, may have determined the reward:
-// the submission or a command failed. A reward that the script wrote is not doubtful.
-// In the agent's own sandbox the work may have.
+// the submission or a command failed. A reward that the script wrote is not doubtful, and neither is one from the
+// agent's own sandbox, where the work may have reached the limit.
 func doubtful(job Job, record Record, err error) bool {
 	if job.Verifier.Shared() {
 		return false
@@ -185,7 +185,7 @@ type control struct {
 	// by their number
 	commands []commandEnd
 
-	// of the verifier's processes
+	// PATH of the verifier's processes
 	path string
 
 	// another run ends in the same way: neither time nor the host's memory ran out
@@ -206,8 +206,8 @@ func (g *Grader) runAlone(ctx context.Context, job Job) (c control, err error) {
 	}
 	defer release()
 
-	begun, err := sandbox.CommandStarted(ctx, sb, firstProcess(job.Verifier))
-	if err == nil && !begun {
+	started, err := sandbox.CommandStarted(ctx, sb, firstProcess(job.Verifier))
+	if err == nil && !started {
 		err = g.stage(ctx, sb, job)
 	}
 

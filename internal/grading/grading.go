@@ -67,7 +67,7 @@ type Job struct {
 	Sandbox  rollout.Sandbox
 	Verifier rollout.Verifier
 
-	// of script and commands together
+	// bounds script and commands together
 	Timeout time.Duration
 
 	// Untouched: the agent began in what a fresh sandbox of the verifier has, without files and setup of the task.
@@ -81,7 +81,7 @@ type Record struct {
 	// all that the verifier named, also without a Reward
 	Rewards map[string]float64 `json:"rewards,omitempty"`
 
-	// of turns, sorted
+	// rewards of turns, sorted
 	TurnRewards []rollout.TurnReward `json:"turn_rewards,omitempty"`
 
 	// why there is no reward
@@ -92,7 +92,7 @@ type Record struct {
 	Script   *rollout.CommandResult  `json:"script,omitempty"`
 	Commands []rollout.CommandResult `json:"commands"`
 
-	// of the script, shortened for a Result
+	// output of the script, shortened for a Result
 	Stdout string `json:"stdout"`
 	Stderr string `json:"stderr"`
 	// Causes are the resource limits that the verifier's sandbox reached.
@@ -150,7 +150,7 @@ const (
 	// result counts, so that no work can avoid a 0 by filling the host.
 	gradings = 3
 
-	// before the next
+	// pause before the next
 	hostPause = 3 * time.Second
 )
 

@@ -25,7 +25,7 @@ var (
 	missing       = regexp.MustCompile(`^bash: line [0-9]+: ([^:/]+): command not found$`)
 	missingToRun  = regexp.MustCompile(`^(?:nice|nohup|setsid|stdbuf|time|timeout): .*['‘]([^'’/]+)['’]: No such file or directory$`)
 
-	// of Python, which then ends with 1
+	// a line of Python, which then ends with 1
 	noModule = regexp.MustCompile(`^(?:\S*/)?python[0-9.]*: No module named ([A-Za-z0-9_]+)$`)
 
 	// a file of the verifier's own, by its path

@@ -393,13 +393,8 @@ func (g *Grader) readCommands(ctx context.Context, sb *sandbox.Sandbox, job Job,
 		check := asVerifier("-O", "extglob", "-n")
 
 		check.Stdin = []byte(c.Cmd)
-		if err := g.parse(
-			ctx,
-			sb,
-			fmt.Sprintf("%s-%d", syntaxProcess, i+1),
-			fmt.Sprintf("verify command %d", i+1),
-			check,
-		); err != nil {
+		if err := g.parse(ctx, sb, fmt.Sprintf("%s-%d", syntaxProcess, i+1), fmt.Sprintf("verify command %d", i+1),
+			check); err != nil {
 			return err
 		}
 	}

@@ -23,8 +23,8 @@ func (g *Grader) verifierSandbox(ctx context.Context, job Job, record *Record) (
 		return nil, nil, err
 	}
 
-	begun, err := sandbox.CommandStarted(ctx, sb, firstProcess(job.Verifier))
-	if err == nil && !begun {
+	started, err := sandbox.CommandStarted(ctx, sb, firstProcess(job.Verifier))
+	if err == nil && !started {
 		err = g.prepare(ctx, sb, job)
 	}
 

@@ -193,7 +193,7 @@ func define(functions *strings.Builder, calls string, names map[string]bool) boo
 // brings reports whether a verifier may bring files of the work to where its tests are.
 func brings(v rollout.Verifier, script *syntax.File) bool {
 	files, err := v.TestFiles()
-	// of an archive nothing is known
+	// nothing is known of an archive
 	found := err != nil || v.FilesRef != nil
 
 	for _, content := range files {

@@ -115,10 +115,9 @@ func (a *Account) ledger(ctx context.Context, reader *Capacity) (*ledger, error)
 
 // dropAway removes the claims that have not returned in time: another host has taken them. a.mu is held.
 func (a *Account) dropAway() {
-	a.claims = slices.DeleteFunc(
-		a.claims,
-		func(m *claim) bool { return !m.leftAt.IsZero() && time.Since(m.leftAt) > awayTime },
-	)
+	a.claims = slices.DeleteFunc(a.claims, func(m *claim) bool {
+		return !m.leftAt.IsZero() && time.Since(m.leftAt) > awayTime
+	})
 }
 
 // lists reports whether the sandbox of a claim lives.

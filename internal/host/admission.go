@@ -43,7 +43,7 @@ type Readiness interface {
 type Admission struct {
 	gateway Readiness
 
-	// of the activity's time, kept for what follows the wait
+	// part of the activity's time that is kept for what follows the wait
 	reserve time.Duration
 
 	// holds one element for each slot in which a rollout waits
@@ -107,13 +107,13 @@ func (a *Admission) stay(
 	before rollout.Waiting,
 	why error,
 ) error {
-	begun, now := time.Now(), rollout.Waiting{Returns: before.Returns + 1}
+	started, now := time.Now(), rollout.Waiting{Returns: before.Returns + 1}
 
 	for ; fault.Is(why, fault.Exhausted); why = a.gateway.Ready(ctx, upstream) {
 		switch {
 		case a.timeLeft(ctx) <= 0:
 			return failure.Final(why)
-		case mayReturn && time.Since(begun) > longestStay:
+		case mayReturn && time.Since(started) > longestStay:
 			return a.returnSlot(ctx, upstream, leastReturn, before, why)
 		case now.Why != why.Error():
 			now.Why = why.Error()

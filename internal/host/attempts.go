@@ -20,7 +20,7 @@ var errSuperseded = errors.New("a later activity of the attempt has begun")
 type Attempts struct {
 	mu sync.Mutex
 
-	// of attempts with an activity that runs or waits
+	// locks of attempts with an activity that runs or waits
 	byID map[string]*attemptLock
 }
 

@@ -42,7 +42,7 @@ type Lister interface {
 type Capacity struct {
 	o CapacityOptions
 
-	// has the lock
+	// the account, which has the lock
 	account *Account
 
 	// slots in use
@@ -62,16 +62,16 @@ type CapacityOptions struct {
 	// sandboxes at once
 	Slots int
 
-	// of all sandboxes together; zero fields are unbounded
+	// bounds all sandboxes together; zero fields are unbounded
 	Total rollout.Resources
 
-	// of a sandbox whose rollout asks for nothing
+	// size of a sandbox whose rollout asks for nothing
 	Default rollout.Resources
 
 	// part of Slots that the rollouts of one owner may take; 0: all
 	Share float64
 
-	// of the machine, with other backends; nil: the backend has an account of its own
+	// account of the machine, with other backends; nil: the backend has an account of its own
 	Account   *Account
 	Sandboxes Lister
 
@@ -225,7 +225,7 @@ func (c *Capacity) claimed() (granted, waiting int) {
 
 // list lists the sandboxes of the backend. The lock is held.
 func (c *Capacity) list(ctx context.Context) ([]driver.Info, error) {
-	begun := time.Now()
+	started := time.Now()
 
 	bounded, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
@@ -235,7 +235,7 @@ func (c *Capacity) list(ctx context.Context) ([]driver.Info, error) {
 	switch {
 	case err == nil:
 		c.silentUntil = time.Time{}
-	case time.Since(begun) >= slowList:
+	case time.Since(started) >= slowList:
 		c.silentUntil = time.Now().Add(silentTime)
 	}
 

@@ -14,10 +14,10 @@ import (
 
 // Claim describes a sandbox that a CreateSandbox is about to create.
 type Claim struct {
-	// of the sandbox
+	// id of the sandbox
 	ID string
 
-	// of its rollout; "": all clients are one
+	// owner of its rollout; "": all clients are one
 	Owner string
 	Size  rollout.Resources
 

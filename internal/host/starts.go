@@ -81,7 +81,7 @@ func (s *Starts) Acquire(ctx context.Context, kind StartKind) (release func(), e
 		return func() {}, nil
 	}
 
-	begun, label := time.Now(), string(kind)
+	started, label := time.Now(), string(kind)
 	s.waiting.WithLabelValues(label).Inc()
 	err = s.slots.Acquire(ctx, 1)
 	s.waiting.WithLabelValues(label).Dec()
@@ -90,7 +90,7 @@ func (s *Starts) Acquire(ctx context.Context, kind StartKind) (release func(), e
 		return nil, fault.Wrap(fault.Unavailable, err, "wait to start (%s)", kind)
 	}
 
-	s.waited.WithLabelValues(label).Observe(time.Since(begun).Seconds())
+	s.waited.WithLabelValues(label).Observe(time.Since(started).Seconds())
 	s.running.WithLabelValues(label).Inc()
 
 	var once sync.Once

@@ -48,7 +48,7 @@ func Identity(host string) string { return host + "/" + strconv.Itoa(os.Getpid()
 type Takeover struct {
 	Host string
 
-	// of Temporal
+	// namespace of Temporal
 	Namespace string
 	Pending   Pending
 	Sandboxes Lister
@@ -97,15 +97,8 @@ func (t *Takeover) reclaim(ctx context.Context, workflowID string) (activities i
 
 		run := about.GetWorkflowExecutionInfo().GetExecution().GetRunId()
 
-		err := t.Pending.CompleteActivityByID(
-			ctx,
-			t.Namespace,
-			workflowID,
-			run,
-			a.GetActivityId(),
-			nil,
-			failure.Restarting(),
-		)
+		err := t.Pending.CompleteActivityByID(ctx, t.Namespace, workflowID, run, a.GetActivityId(), nil,
+			failure.Restarting())
 		switch {
 		case isNotFound(err): // it is being retried already
 		case err != nil:

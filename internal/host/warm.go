@@ -181,7 +181,7 @@ func (p *WarmPool) handOver(
 
 // MakeRoom destroys warm sandboxes whose room the rollouts need.
 func (p *WarmPool) MakeRoom(ctx context.Context) {
-	if p == nil || !p.any() {
+	if p == nil || !p.hasSandboxes() {
 		return
 	}
 

@@ -81,8 +81,8 @@ func (p *WarmPool) markForRemoval(id string) {
 	p.garbage = append(p.garbage, id)
 }
 
-// any reports whether a sandbox is marked for destruction.
-func (p *WarmPool) any() bool {
+// hasSandboxes reports whether a sandbox is ready, is being started or is to be destroyed.
+func (p *WarmPool) hasSandboxes() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 

@@ -102,7 +102,7 @@ func (a *Assembly) View(layers []string) *Use {
 	return u
 }
 
-// Owners says whether the files of layers have the owners that their tar names; else they belong to one user.
+// Owners reports whether the files of layers have the owners that their tar names; else they belong to one user.
 func (a *Assembly) Owners() bool { return a.s.ownedBy.root }
 
 // maxStepFile bounds the name of a step's record, which is a digest.

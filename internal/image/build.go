@@ -23,13 +23,13 @@ type BuildJob struct {
 	// path below Folder; "": Dockerfile
 	Dockerfile string
 
-	// of the image
+	// name of the image
 	Name string
 
 	// values for ARG
 	Args map[string]string
 
-	// of the builder
+	// takes the output of the builder
 	Output io.Writer
 
 	// Own builds where neither BuildKit nor Docker answers; nil: the error says what is missing.

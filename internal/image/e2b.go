@@ -36,7 +36,7 @@ type Template struct {
 	// an image instead of a Dockerfile
 	From string
 
-	// of the template
+	// name of the template
 	Name string
 }
 
@@ -51,11 +51,9 @@ var (
 // Write writes the definition and returns its path. The error is a fault.Invalid if E2B cannot build the Dockerfile.
 func (t Template) Write() (string, error) {
 	if !templateName.MatchString(t.Name) {
-		return "", fault.New(
-			fault.Invalid,
+		return "", fault.New(fault.Invalid,
 			"the name of the template must be at most 128 lower-case letters, digits, '-' and '_', beginning with a letter or digit, got %q",
-			t.Name,
-		)
+			t.Name)
 	}
 
 	text, err := t.source()

@@ -99,7 +99,7 @@ func (u *Use) find(name string) (entry, error) {
 	return entry{}, nil
 }
 
-// lookIn looks for a path in one layer, and says whether the layers below may have it.
+// lookIn looks for a path in one layer, and reports whether the layers below may have it.
 func lookIn(layer, name string) (mode *fs.FileMode, next bool, err error) {
 	root, err := os.OpenRoot(layer)
 	if err != nil {
@@ -137,7 +137,7 @@ func lookIn(layer, name string) (mode *fs.FileMode, next bool, err error) {
 	return nil, false, nil
 }
 
-// isOpaque says whether a folder hides the one below it.
+// isOpaque reports whether a folder hides the one below it.
 func isOpaque(root *os.Root, name string) (bool, error) {
 	dir, err := root.Open(name)
 	if err != nil {

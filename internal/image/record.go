@@ -18,7 +18,7 @@ type Image struct {
 	// digests of the uncompressed layers, the lowest first
 	Layers []string `json:"layers"`
 
-	// of all its files, unpacked
+	// size of all its files, unpacked
 	Bytes   int64  `json:"bytes"`
 	Entries int    `json:"entries"`
 	OS      string `json:"os,omitempty"`
@@ -66,7 +66,7 @@ const (
 	stepsDir  = "steps"
 	storeLock = "lock"
 
-	// of a layer
+	// the root folder of a layer, and its record
 	rootDir    = "root"
 	recordFile = "layer.json"
 )

@@ -62,7 +62,7 @@ func isLayout(dir string) bool {
 	return err == nil
 }
 
-// hasMember says whether the tar file has a member of that name.
+// hasMember reports whether the tar file has a member of that name.
 func hasMember(path, name string) (bool, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -112,10 +112,9 @@ func (s *Store) List() ([]Image, error) {
 		all = append(all, i)
 	}
 
-	slices.SortFunc(
-		all,
-		func(a, b Image) int { return cmp.Or(b.UsedAt.Compare(a.UsedAt), strings.Compare(a.ID, b.ID)) },
-	)
+	slices.SortFunc(all, func(a, b Image) int {
+		return cmp.Or(b.UsedAt.Compare(a.UsedAt), strings.Compare(a.ID, b.ID))
+	})
 
 	return all, nil
 }

@@ -197,7 +197,7 @@ func (u *Use) ReadDir(name string) ([]string, error) {
 	return names, nil
 }
 
-// listLayer lists a folder of one layer, and says whether it hides those of the layers below.
+// listLayer lists a folder of one layer, and reports whether it hides those of the layers below.
 func listLayer(layer, name string) (entries []fs.DirEntry, opaque bool, err error) {
 	root, err := os.OpenRoot(layer)
 	if err != nil {

@@ -17,13 +17,13 @@ type Job struct {
 	Owner   string
 	Stopped bool
 
-	// of its last change
+	// time of its last change
 	SubmittedAt time.Time
 
 	// a deployment is active
 	Deploying bool
 
-	// of the job, and those that the spec has beyond them
+	// the groups of the job, and those that the spec has beyond them
 	Groups []Group
 }
 
@@ -59,7 +59,7 @@ func HostName(alloc string) string { return "nomad-" + alloc }
 type Backlog struct {
 	Count int `json:"count"`
 
-	// of the oldest
+	// how long the oldest waits
 	Age time.Duration `json:"age"`
 }
 
@@ -68,11 +68,11 @@ type Observation struct {
 	Spec Spec
 	Job  Job
 
-	// of the deployment, by name
+	// hosts of the deployment, by name
 	Hosts   map[string]fleet.Host
 	Backlog Backlog
 
-	// of the check before
+	// status of the check before
 	Last Status
 	Now  time.Time
 }
@@ -85,7 +85,7 @@ type Plan struct {
 	// hosts that have ended, whose marks are not needed any more
 	Forget []string
 
-	// of groups that change; not nil: the job is registered
+	// new counts of the groups that change; not nil: the job is registered
 	Counts     map[string]int
 	Deregister bool
 
@@ -119,7 +119,7 @@ type Status struct {
 	// what the check changed, or why it changed nothing
 	Did string `json:"did,omitempty"`
 
-	// of a failed check: nothing was changed, and the other fields are of the check before
+	// why the check failed: nothing was changed, and the other fields are of the check before
 	Error string `json:"error,omitempty"`
 	Done  bool   `json:"done,omitempty"`
 }

@@ -32,7 +32,7 @@ type Spec struct {
 	// the pool changes a job only if its meta has this owner
 	Owner string `json:"owner" yaml:"-"`
 
-	// of the last `pool up`
+	// time of the last `pool up`
 	UpAt  time.Time `json:"up_at" yaml:"-"`
 	Fixed *int      `json:"fixed,omitempty" yaml:"-"`
 
@@ -48,13 +48,13 @@ type Spec struct {
 
 	Driver string `json:"driver" yaml:"driver"`
 
-	// of the driver docker
+	// for Nomad's driver docker
 	Image string `json:"sandbox_image,omitempty" yaml:"sandbox_image"`
 
 	// path of rolloutd on the nodes, or in the image
 	Command string `json:"command" yaml:"command"`
 
-	// of the driver docker
+	// for Nomad's driver docker
 	Privileged bool `json:"privileged,omitempty" yaml:"privileged"`
 
 	// path of the hosts' configuration file on the nodes, or in the image
@@ -90,7 +90,7 @@ type Spec struct {
 	// memory in MiB that Nomad reserves for a host
 	MemoryMiB int `json:"memory_mib" yaml:"memory_mib"`
 
-	// of the hosts; nothing secret
+	// variables of the hosts; nothing secret
 	Env map[string]string `json:"env,omitempty" yaml:"env"`
 
 	// path of the Nomad variable whose items are the hosts' secret variables
@@ -121,7 +121,7 @@ func (s Spec) WithDefaults(name string) Spec {
 	return s
 }
 
-// Purges says whether the job is purged when the pool is taken down.
+// Purges reports whether the job is purged when the pool is taken down.
 func (s Spec) Purges() bool { return s.PurgeOnShutdown == nil || *s.PurgeOnShutdown }
 
 // Pause is the time between two checks.

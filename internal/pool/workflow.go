@@ -19,6 +19,6 @@ func ScheduleID(name string) string { return "rolloutd-pool-" + name }
 type Input struct {
 	Spec Spec `json:"spec"`
 
-	// of the check before
+	// status of the check before
 	Last Status `json:"last"`
 }

@@ -18,7 +18,7 @@ type Bounds struct {
 	// and queued; 0: no bound.
 	MaxBatchesOffpolicy int `json:"max_batches_offpolicy"`
 
-	// of the trainer; 0: what the sink says, or no bound
+	// steps of the trainer; 0: what the sink says, or no bound
 	TotalSteps int `json:"total_steps,omitempty"`
 }
 

@@ -43,10 +43,10 @@ type Evaluation struct {
 	Done   int `json:"done"`
 	Failed int `json:"failed"`
 
-	// with a reward
+	// number of rollouts with a reward
 	Rollouts int `json:"rollouts"`
 
-	// of the rewards
+	// sum of the rewards
 	Sum float64 `json:"sum"`
 
 	// rollouts with a reward of 1 or more

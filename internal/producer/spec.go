@@ -21,7 +21,7 @@ type Spec struct {
 	ID    string `json:"id"`
 	Owner string `json:"owner,omitempty"`
 
-	// of the task set, for people
+	// name of the task set, for people
 	Name  string         `json:"name,omitempty"`
 	Tasks rollout.SetRef `json:"tasks"`
 	// SealedKey is the API key of the model endpoint, which the stored tasks do not have.
@@ -29,7 +29,7 @@ type Spec struct {
 
 	GroupSize int `json:"group_size"`
 
-	// of one group; see rollout.GroupSpec
+	// bound of one group; see rollout.GroupSpec
 	MaxReplacements int           `json:"max_replacements"`
 	GroupDeadline   time.Duration `json:"group_deadline,omitempty"`
 	Sink            string        `json:"sink"`

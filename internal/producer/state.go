@@ -42,7 +42,7 @@ type State struct {
 	ID    string `json:"producer_id"`
 	Owner string `json:"owner,omitempty"`
 
-	// of the task set
+	// name of the task set
 	Name      string  `json:"name,omitempty"`
 	Sink      string  `json:"sink"`
 	GroupSize int     `json:"group_size"`
@@ -55,7 +55,7 @@ type State struct {
 	Bounds  Bounds `json:"bounds"`
 	Cursor  Cursor `json:"cursor"`
 
-	// of training
+	// the trainer's step
 	Step    int            `json:"step"`
 	Counts  Counts         `json:"counts"`
 	Running []RunningGroup `json:"running"`
@@ -76,7 +76,7 @@ type State struct {
 	Runs int `json:"runs"`
 }
 
-// Done says whether the producer has ended.
+// Done reports whether the producer has ended.
 func (s State) Done() bool { return s.Phase == Done }
 
 // InFlight counts the rollouts of running groups that have not ended.
@@ -128,7 +128,7 @@ type Counts struct {
 	// groups that were lost to infrastructure and run again
 	Again int64 `json:"again"`
 
-	// with a reward, of delivered groups
+	// rollouts with a reward, of delivered groups
 	Rollouts int64 `json:"rollouts"`
 
 	// rollouts that were lost and replaced within their group
@@ -152,7 +152,7 @@ type RunningGroup struct {
 	// rollouts that have not ended
 	Left int `json:"left"`
 
-	// of the evaluation that runs
+	// the group is of the evaluation that runs
 	Eval       bool      `json:"eval,omitempty"`
 	StartedAt  time.Time `json:"started_at"`
 	ReportedAt time.Time `json:"reported_at"`
@@ -162,7 +162,7 @@ type RunningGroup struct {
 type Finished struct {
 	GroupID string `json:"group_id"`
 
-	// with a reward
+	// number of rollouts with a reward
 	Rollouts int `json:"rollouts"`
 }
 
@@ -171,7 +171,7 @@ type Listed struct {
 	ID    string `json:"producer_id"`
 	Owner string `json:"owner,omitempty"`
 
-	// of the task set
+	// name of the task set
 	Name       string     `json:"name,omitempty"`
 	Phase      Phase      `json:"phase"`
 	Outcome    Outcome    `json:"outcome,omitempty"`

@@ -26,7 +26,7 @@ type member struct {
 	// where the key begins
 	from int
 
-	// of the value
+	// place of the value
 	start, end int
 
 	// replaces it when not nil

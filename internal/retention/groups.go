@@ -9,7 +9,7 @@ import (
 	"github.com/rolloutd/rolloutd/internal/store"
 )
 
-// groups says whether a trainer may still need the rollouts of a group.
+// groups reports whether a trainer may still need the rollouts of a group.
 type groups struct {
 	store *store.Store
 

@@ -72,7 +72,7 @@ type Rollout struct {
 	Outcome rollout.Outcome
 	Bytes   int64
 
-	// of the latest write
+	// time of the latest write
 	At time.Time
 
 	// "": it is of no group
@@ -88,7 +88,7 @@ type Plan struct {
 	// what belongs to no rollout and nothing refers to
 	Records []store.Blob
 
-	// of the whole store, before
+	// size of the whole store, before
 	Bytes int64
 }
 

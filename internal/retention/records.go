@@ -32,7 +32,7 @@ type records struct {
 	Pruner
 	groups *groups
 
-	// that the store has and keeps
+	// groups and producers that the store has and keeps
 	keptGroups, keptProducers map[string]bool
 
 	surplus []store.Blob
@@ -165,7 +165,7 @@ func (p Pruner) deleteRecord(ctx context.Context, b store.Blob) error {
 		return err
 	}
 
-	// of groups and producers, which have folders of their own
+	// the state of a group or producer, which has a folder of its own
 	if folder := path.Dir(b.Key); path.Base(b.Key) == "state.json" {
 		return p.Store.RemoveFolders(folder + "/")
 	}

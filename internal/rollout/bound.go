@@ -53,10 +53,10 @@ func (b Bound) Set(l *Limits, v float64) {
 	}
 }
 
-// Seconds says whether the bound is a duration.
+// Seconds reports whether the bound is a duration.
 func (b Bound) Seconds() bool { return b.kind() == reflect.TypeFor[time.Duration]() }
 
-// IsCount says whether the bound is a count.
+// IsCount reports whether the bound is a count.
 func (b Bound) IsCount() bool { return !b.Seconds() && b.kind().Kind() != reflect.Float64 }
 
 func (b Bound) kind() reflect.Type { return reflect.TypeFor[Limits]().Field(b.field).Type }

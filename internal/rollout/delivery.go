@@ -65,7 +65,7 @@ func DeliveryStates() []DeliveryState {
 	return []DeliveryState{DeliveryPending, DeliveryDelivered, DeliveryRefused, DeliverySkipped}
 }
 
-// Known says whether s is one of the states.
+// Known reports whether s is one of the states.
 func (s DeliveryState) Known() bool { return slices.Contains(DeliveryStates(), s) }
 
 // Delivery is the delivery of one group to one sink. It is part of stored histories and of objects in the store.
@@ -97,7 +97,7 @@ type Delivery struct {
 	EndedAt  *time.Time `json:"ended_at,omitempty"`
 }
 
-// Done says whether the delivery has ended.
+// Done reports whether the delivery has ended.
 func (d Delivery) Done() bool { return d.State != "" && d.State != DeliveryPending }
 
 // DeliveryFilter selects deliveries; zero fields select all.
@@ -106,10 +106,10 @@ type DeliveryFilter struct {
 	State DeliveryState
 	Owner string
 
-	// of the groups
+	// producer of the groups
 	ProducerID string
 
-	// of a page, 1 to 1000
+	// size of a page, 1 to 1000
 	Limit  int
 	Cursor string
 }

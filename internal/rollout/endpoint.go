@@ -33,7 +33,7 @@ type EndpointReport struct {
 	// usable answer.
 	CaptureLevel CaptureLevel `json:"capture_level,omitempty"`
 	LogprobsMode LogprobsMode `json:"logprobs_mode,omitempty"`
-	// ToolSupport says whether the endpoint makes tool calls; nil: not known.
+	// ToolSupport reports whether the endpoint makes tool calls; nil: not known.
 	ToolSupport *bool `json:"tool_support,omitempty"`
 	// PromptIDs is the member by which chat completions take the ids of their prompt; "": none is known.
 	PromptIDs PromptMember `json:"prompt_ids,omitempty"`
@@ -45,7 +45,7 @@ type EndpointReport struct {
 	Findings []string `json:"findings,omitempty"`
 }
 
-// Raw says whether the log probabilities do not belong to the distribution that tokens are sampled from.
+// Raw reports whether the log probabilities do not belong to the distribution that tokens are sampled from.
 func (r EndpointReport) Raw() bool {
 	return r.LogprobsMode == LogprobsRaw && r.CaptureLevel != CaptureTokens
 }
@@ -77,7 +77,7 @@ func (r EndpointReport) For(m Model, allowRaw bool) EndpointReport {
 	return r
 }
 
-// atOne says whether the temperature is pinned at 1.
+// atOne reports whether the temperature is pinned at 1.
 func (s *Sampling) atOne() bool { return s.Temperature != nil && *s.Temperature == 1 }
 
 // Translate names the API that calls are translated into before they go upstream.

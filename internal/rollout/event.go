@@ -117,7 +117,7 @@ type TextEvent struct {
 	SessionID string `json:"serve_session_id,omitempty"`
 	Text      string `json:"text"`
 
-	// of the whole text, where it is cut
+	// size of the whole text, where it is cut
 	Bytes int `json:"bytes,omitempty"`
 }
 
@@ -130,17 +130,17 @@ type ToolEvent struct {
 	CallID    string `json:"call_id"`
 	Tool      string `json:"tool"`
 
-	// of the start
+	// at the start of the call
 	Input json.RawMessage `json:"input,omitempty"`
 
-	// of the end: all output; a long one lacks its middle
+	// at the end: all output; a long one lacks its middle
 	Output string `json:"output,omitempty"`
 	Error  string `json:"error,omitempty"`
 
-	// of the end: completed or error
+	// at the end: completed or error
 	Status string `json:"status,omitempty"`
 
-	// of the whole input or output, where it is cut
+	// size of the whole input or output, where it is cut
 	Bytes int `json:"bytes,omitempty"`
 }
 

@@ -67,14 +67,9 @@ func (g GroupSpec) checkText() error {
 
 	text, largest := g.Member.Task.inlineSize(verifier)
 	if all := text * (g.Size + g.MaxReplacements); all > maxGroupText {
-		return fault.Field(
-			largest,
+		return fault.Field(largest,
 			"instruction, setup and verifier of %d members and %d replacements must be at most %d bytes together, got %d",
-			g.Size,
-			g.MaxReplacements,
-			maxGroupText,
-			all,
-		)
+			g.Size, g.MaxReplacements, maxGroupText, all)
 	}
 
 	return nil
@@ -145,7 +140,7 @@ type GroupState struct {
 	FinishedAt *time.Time `json:"finished_at,omitempty"`
 }
 
-// Done says whether the group has ended.
+// Done reports whether the group has ended.
 func (g GroupState) Done() bool { return g.Outcome != "" }
 
 // Key identifies the group among those of several deployments with one trainer, by its id and its start time: ids are
@@ -209,7 +204,7 @@ type Member struct {
 	// from 0
 	Index int `json:"index"`
 
-	// of the newest rollout
+	// id of the newest rollout
 	RolloutID string   `json:"rollout_id"`
 	Outcome   Outcome  `json:"outcome,omitempty"`
 	Reward    *float64 `json:"reward"`
@@ -230,7 +225,7 @@ type ListedGroup struct {
 	Outcome  GroupOutcome `json:"outcome,omitempty"`
 	Replaced *int         `json:"replaced,omitempty"`
 
-	// of a group that has ended, of its members with a reward
+	// mean of the members with a reward, once the group has ended
 	MeanReward *float64   `json:"mean_reward,omitempty"`
 	StartedAt  time.Time  `json:"started_at"`
 	FinishedAt *time.Time `json:"finished_at,omitempty"`

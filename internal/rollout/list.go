@@ -61,7 +61,7 @@ type Filter struct {
 	// Sort is one of SortKeys, after "-" with the greatest first; "": see Page
 	Sort string
 
-	// of one page
+	// size of one page
 	Limit int
 
 	// Page.Next of the page before
@@ -183,10 +183,10 @@ type Listed struct {
 	Endpoint string `json:"endpoint,omitempty"`
 	Phase    Phase  `json:"phase"`
 
-	// of a running rollout, the one that last had a sandbox
+	// the last attempt; of a running rollout, the one that last had a sandbox
 	Attempt *int `json:"attempt,omitempty"`
 
-	// of the last attempt; of a running rollout only with Filter.Detail
+	// turns of the last attempt; of a running rollout only with Filter.Detail
 	Turns *int `json:"turns,omitempty"`
 
 	// ToolCalls are the calls of an interactive episode that have ended, and LastCallAt is when the latest one began. Of a
@@ -194,7 +194,7 @@ type Listed struct {
 	ToolCalls  *int       `json:"tool_calls,omitempty"`
 	LastCallAt *time.Time `json:"last_call_at,omitempty"`
 
-	// of a rollout that has ended
+	// usage of a rollout that has ended
 	Usage     *Usage `json:"usage,omitempty"`
 	SandboxID string `json:"sandbox_id,omitempty"`
 
@@ -212,7 +212,7 @@ type Listed struct {
 	FinishedAt *time.Time `json:"finished_at,omitempty"`
 }
 
-// Done says whether the rollout has ended.
+// Done reports whether the rollout has ended.
 func (l Listed) Done() bool { return l.Phase == PhaseDone }
 
 // Page is a part of a list: running rollouts first, then ended ones, the latest end first, or as Filter.Sort says.

@@ -35,14 +35,14 @@ const (
 const (
 	maxMCPServers = 16
 
-	// of a URL, and of the path of skills, in bytes
+	// bounds a URL, and the path of skills, in bytes
 	maxMCPText = 4096
 )
 
 // serverPattern keeps the names of tools, which begin with it, within what model APIs accept.
 var serverPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,31}$`)
 
-// TakesMCP says whether the agent takes MCP servers and skills of a task. Those that run no model ignore them.
+// TakesMCP reports whether the agent takes MCP servers and skills of a task. Those that run no model ignore them.
 func TakesMCP(agent string) bool {
 	return agent == AgentOpencode || agent == AgentOracle || agent == AgentNop
 }

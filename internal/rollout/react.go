@@ -141,14 +141,9 @@ func (r *React) validMessages() error {
 	}
 
 	if size > MaxTaskBytes/2 || len(r.InitialMessages) > maxInitial {
-		return fault.Field(
-			"react.initial_messages",
+		return fault.Field("react.initial_messages",
 			"must have at most %d messages, and at most %d bytes together with system_prompt; got %d messages and %d bytes",
-			maxInitial,
-			MaxTaskBytes/2,
-			len(r.InitialMessages),
-			size,
-		)
+			maxInitial, MaxTaskBytes/2, len(r.InitialMessages), size)
 	}
 
 	return nil

@@ -63,7 +63,7 @@ type RegradeSpec struct {
 	ID        string `json:"id"`
 	RolloutID string `json:"rollout_id"`
 
-	// of the rollout
+	// owner of the rollout
 	Owner   string  `json:"owner,omitempty"`
 	Sandbox Sandbox `json:"sandbox"`
 
@@ -86,7 +86,7 @@ type RegradePart struct {
 	// name of the step; "": the task has none
 	Step string `json:"step,omitempty"`
 
-	// in which its work was done; 0: the step never began
+	// attempt in which its work was done; 0: the step never began
 	Attempt  int      `json:"attempt"`
 	Outcome  Outcome  `json:"outcome"`
 	Reward   *float64 `json:"reward"`
@@ -99,7 +99,7 @@ type RegradePart struct {
 	Untouched bool `json:"untouched,omitempty"`
 }
 
-// Graded says whether a verifier grades the part.
+// Graded reports whether a verifier grades the part.
 func (p RegradePart) Graded() bool { return p.Attempt > 0 && p.Verifier.Defined() }
 
 // Target names the attempt of a part for its grader.
@@ -162,7 +162,7 @@ type Regrade struct {
 	DeliveredTo []string `json:"delivered_to,omitempty"`
 }
 
-// Done says whether the regrade has ended.
+// Done reports whether the regrade has ended.
 func (r Regrade) Done() bool { return r.FinishedAt != nil }
 
 // Regrades are those of a rollout, oldest first.
@@ -289,7 +289,7 @@ func partOf(now Spec, n int) (RegradePart, error) {
 	t := now.Task.Part(n)
 
 	switch v := t.Verifier; {
-	// of several steps, some may have none
+	// some of several steps may have none
 	case !v.Defined() && len(now.Task.Steps) == 0:
 		return RegradePart{}, fault.Field("task", "must have a verifier: verify or test_script")
 	case v.External:

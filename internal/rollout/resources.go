@@ -30,7 +30,7 @@ func (r Resources) Times(n int) Resources {
 	return Resources{CPU: float64(n) * r.CPU, MemoryMiB: n * r.MemoryMiB, DiskMiB: n * r.DiskMiB}
 }
 
-// Within says whether no field of r is above the bound.
+// Within reports whether no field of r is above the bound.
 func (r Resources) Within(bound Resources) bool {
 	return (bound.CPU == 0 || r.CPU <= bound.CPU) && (bound.MemoryMiB == 0 || r.MemoryMiB <= bound.MemoryMiB) &&
 		(bound.DiskMiB == 0 || r.DiskMiB <= bound.DiskMiB)

@@ -81,7 +81,7 @@ type Result struct {
 	// an agent that runs in the worker. The agent's time was extended by it.
 	ModelHeldS float64 `json:"model_held_s,omitempty"`
 
-	// RolloutType says whether the turns may be trained on, CaptureLevel what was captured of the agent's turns.
+	// RolloutType reports whether the turns may be trained on, CaptureLevel what was captured of the agent's turns.
 	RolloutType  RolloutType  `json:"rollout_type"`
 	CaptureLevel CaptureLevel `json:"capture_level"`
 	// Untrained says why no turn of the agent can be trained on; absent if one can, or if there is none.
@@ -90,7 +90,7 @@ type Result struct {
 	// as pinned
 	Sampling *Sampling `json:"sampling,omitempty"`
 
-	// of all turns and of the endpoint's probe; see Turn
+	// those of all turns and of the endpoint's probe; see Turn
 	ParamFixes []string `json:"param_fixes,omitempty"`
 
 	// LogprobsMode, ToolSupport and Findings are of the endpoint's probe; absent: not known.
@@ -224,7 +224,7 @@ type Usage struct {
 	Turns        int   `json:"turns"`
 	PromptTokens int64 `json:"prompt_tokens"`
 
-	// of PromptTokens: those that the endpoint says it had in its cache
+	// those of PromptTokens that the endpoint says it had in its cache
 	CachedPromptTokens int64 `json:"cached_prompt_tokens,omitempty"`
 	CompletionTokens   int64 `json:"completion_tokens"`
 
@@ -517,7 +517,7 @@ func (p *Price) Of(u Usage) float64 {
 	return (p.Prompt*float64(u.PromptTokens) + p.Completion*float64(u.CompletionTokens) - saved) / 1e6
 }
 
-// Valid says whether every part is 0 or more.
+// Valid reports whether every part is 0 or more.
 func (p *Price) Valid() bool {
 	return p.Prompt >= 0 && p.Completion >= 0 && (p.CachedPrompt == nil || *p.CachedPrompt >= 0)
 }

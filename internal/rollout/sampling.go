@@ -86,10 +86,10 @@ func (s *Sampling) ForTraining() *Sampling {
 	return &out
 }
 
-// Training says whether the calls are pinned to the policy that is trained: constrained decoding is then refused.
+// Training reports whether the calls are pinned to the policy that is trained: constrained decoding is then refused.
 func (m Model) Training() bool { return m.Sampling != nil && m.Trainable() }
 
-// Trainable says whether turns of the model may be trained on.
+// Trainable reports whether turns of the model may be trained on.
 func (m Model) Trainable() bool {
 	return m.Purpose == PurposeTrain || m.Purpose == PurposeAuto && m.TokenIDs && m.Logprobs
 }

@@ -17,7 +17,7 @@ const (
 	RewardFile  = VerifierDir + "/reward.txt"
 	AgentLogDir = Home + "/logs/agent"
 
-	// of OpenCode
+	// the log of OpenCode
 	AgentLog = AgentLogDir + "/opencode.jsonl"
 	// Packages is the folder of the user's Python packages. Python runs usercustomize.py and *.pth files in
 	// it at every start.
@@ -38,10 +38,10 @@ type Spec struct {
 	// a name of the deployment's registry, such as AgentOpencode
 	Agent string `json:"agent"`
 
-	// of AgentReact
+	// settings of AgentReact
 	React *React `json:"react,omitempty"`
 
-	// of AgentInteractive
+	// settings of AgentInteractive
 	Episode *Episode `json:"episode,omitempty"`
 	Mode    Mode     `json:"mode"`
 	Model   Model    `json:"model"`
@@ -149,7 +149,7 @@ type Model struct {
 	RoutedExperts bool `json:"routed_experts,omitempty"`
 	// SamplingMasks: ask for the tokens from which the sampler chose. Training may then sample with top_k, top_p and min_p.
 	SamplingMasks bool `json:"sampling_masks,omitempty"`
-	// Images says whether the model sees images; nil: the endpoint's answers show it. Where it does not, a text is
+	// Images reports whether the model sees images; nil: the endpoint's answers show it. Where it does not, a text is
 	// sent in their place.
 	Images *bool `json:"images,omitempty"`
 }
@@ -168,7 +168,7 @@ func (m Model) Upstream() string {
 	}
 }
 
-// ClientGiven says whether the base URL is a client's and not of the operator's configuration.
+// ClientGiven reports whether the base URL is a client's and not of the operator's configuration.
 func (m *Model) ClientGiven() bool { return m.Endpoint == "" || m.Own }
 
 // Label is the endpoint as a label of metrics, which must have few values: its name in the catalog, "other" for an
@@ -276,7 +276,7 @@ const (
 	AgentInteractive = "interactive"
 )
 
-// NeedsModel says whether rollouts of the agent need a model endpoint.
+// NeedsModel reports whether rollouts of the agent need a model endpoint.
 func NeedsModel(agent string) bool {
 	return agent != AgentOracle && agent != AgentNop && agent != AgentInteractive
 }

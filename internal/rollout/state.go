@@ -42,7 +42,7 @@ type State struct {
 	Turns     int    `json:"turns"`
 	SandboxID string `json:"sandbox_id,omitempty"`
 
-	// that has the sandbox
+	// host that has the sandbox
 	Host string `json:"host,omitempty"`
 
 	// the agent's own session
@@ -64,12 +64,12 @@ type State struct {
 	AsOf *time.Time `json:"as_of,omitempty"`
 }
 
-// Done says whether the rollout has ended.
+// Done reports whether the rollout has ended.
 func (s State) Done() bool { return s.Phase == PhaseDone }
 
 // Waiting is the heartbeat detail of CreateSandbox once it has waited for the model endpoint.
 type Waiting struct {
-	// of the latest check; empty: the activity no longer waits
+	// what the latest check found; empty: the activity no longer waits
 	Why string `json:"why,omitempty"`
 	// Returns counts the tries of the activity, as Temporal counts them, that only waited.
 	Returns int `json:"returns"`
@@ -157,7 +157,7 @@ type Target struct {
 	// from 1
 	Attempt int `json:"attempt"`
 
-	// of its sandboxes; "": DefaultBackend
+	// backend of its sandboxes; "": DefaultBackend
 	Backend string `json:"backend,omitempty"`
 
 	// names of the services beside its sandboxes, joined by commas; "": none
@@ -208,7 +208,7 @@ func Outcomes() []Outcome {
 	}
 }
 
-// MayCarryReward says whether the outcome is of the policy's own doing. Any other outcome has reward null,
+// MayCarryReward reports whether the outcome is of the policy's own doing. Any other outcome has reward null,
 // never 0: a zero for an infrastructure failure would train the model on noise.
 func (o Outcome) MayCarryReward() bool {
 	switch o {

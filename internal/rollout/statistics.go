@@ -10,7 +10,7 @@ type Statistics struct {
 	// 0 where N is 0
 	Mean float64 `json:"mean"`
 
-	// of the population: divided by N
+	// standard deviation of the population: divided by N
 	Std  float64 `json:"std"`
 	Best float64 `json:"best"`
 	// Pass counts rewards of 1 or more, PassRate is their share.

@@ -26,7 +26,7 @@ type Step struct {
 	// instruction, files, setup, verifier and solution of the step
 	Task Task `json:"task"`
 
-	// in place of those of the rollout's limits; 0: those
+	// limits of the step in place of the rollout's; 0: the rollout's
 	AgentTimeout    time.Duration `json:"agent_timeout,omitempty"`
 	VerifierTimeout time.Duration `json:"verifier_timeout,omitempty"`
 
@@ -52,7 +52,7 @@ const RewardName = "reward"
 type StepResult struct {
 	Name string `json:"name"`
 
-	// its last one
+	// its last attempt
 	Attempt int      `json:"attempt"`
 	Outcome Outcome  `json:"outcome"`
 	Reward  *float64 `json:"reward"`

@@ -8,7 +8,7 @@ import (
 
 // SetRef is a stored set of tasks.
 type SetRef struct {
-	// in the store
+	// key in the store
 	Key string `json:"key"`
 
 	// tasks

@@ -67,11 +67,9 @@ func (s Spec) validImage() error {
 	}
 
 	if s.Task.Verifier.Shared() && s.Sandbox.User == "" {
-		return fault.Field(
-			"verifier.grade",
+		return fault.Field("verifier.grade",
 			"%s is for an agent that changes folders of the system: it needs sandbox.user root, or image for an image whose user is root",
-			GradeShared,
-		)
+			GradeShared)
 	}
 
 	return s.Sandbox.CheckImage()

@@ -85,13 +85,13 @@ func (v Verifier) CollectTime() time.Duration {
 	return total
 }
 
-// Defined says whether the work is graded.
+// Defined reports whether the work is graded.
 func (v Verifier) Defined() bool { return v.Script != "" || len(v.Commands) > 0 || v.External }
 
-// Live says whether the agent's services go on while the work is graded.
+// Live reports whether the agent's services go on while the work is graded.
 func (v Verifier) Live() bool { return v.Grade == GradeLive }
 
-// Shared says whether the work is graded in the agent's own sandbox.
+// Shared reports whether the work is graded in the agent's own sandbox.
 func (v Verifier) Shared() bool { return v.Grade == GradeShared }
 
 // TestFiles are the script and the files of the verifier by their names in the tests folder, without those of FilesRef.
@@ -421,7 +421,7 @@ type Score struct {
 	Turns []TurnReward `json:"turns,omitempty"`
 }
 
-// Equal says whether both are the same grade.
+// Equal reports whether both are the same grade.
 //
 //workflowcheck:ignore
 func (s Score) Equal(other Score) bool {

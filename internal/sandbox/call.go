@@ -28,7 +28,7 @@ type call struct {
 	// a raw one
 	body io.Reader
 
-	// for which sandboxd may delay its answer
+	// time for which sandboxd may delay its answer
 	wait time.Duration
 	// maxAnswer bounds the decoded answer, in bytes; 0: defaultMaxAnswer.
 	maxAnswer int64

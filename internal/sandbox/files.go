@@ -111,7 +111,7 @@ func (s *Sandbox) tar(ctx context.Context, query url.Values) (io.ReadCloser, err
 
 // stream adds fault kinds to the errors of a long body.
 type stream struct {
-	// of the request: a body lives as long
+	// the request's context: a body lives as long
 	ctx     context.Context
 	body    io.ReadCloser
 	sandbox *Sandbox

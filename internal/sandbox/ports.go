@@ -29,7 +29,7 @@ type portTransport struct {
 	sandbox *Sandbox
 	prefix  string
 
-	// that must be the listener; "": any
+	// process that must be the listener; "": any
 	process string
 }
 

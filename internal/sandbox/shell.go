@@ -15,7 +15,7 @@ const (
 	// characters of each stream in a CommandResult
 	outputTail = 2000
 
-	// of one status request for a running command
+	// bounds one status request for a running command
 	waitStep = 20 * time.Second
 )
 

@@ -28,13 +28,9 @@ func newExecs(p *process.Table) *execs {
 
 // Run runs the command once under the id, and returns its result, or Running after wait; see idempotent.Table.
 func (x *execs) Run(ctx context.Context, id string, e wire.Exec, wait time.Duration) (wire.ExecResult, error) {
-	r, running, err := x.calls.Run(
-		ctx,
-		id,
-		e,
-		wait,
-		func(ctx context.Context) (wire.ExecResult, error) { return x.run(ctx, e) },
-	)
+	r, running, err := x.calls.Run(ctx, id, e, wait, func(ctx context.Context) (wire.ExecResult, error) {
+		return x.run(ctx, e)
+	})
 	r.Name, r.Running = id, running
 
 	return r, err

@@ -21,10 +21,10 @@ import (
 )
 
 const (
-	// of processes of the sandbox; more are not accepted yet
+	// bound of connections by processes of the sandbox; more are not accepted yet
 	maxConnections = 128
 
-	// for a connection to wait for the host side
+	// bounds the wait of a connection for the host side
 	channelTime = 10 * time.Second
 )
 
@@ -39,7 +39,7 @@ type forwarder struct {
 	listener net.Listener
 	closed   bool
 
-	// of all connections
+	// the context of all connections
 	ctx     context.Context
 	cancel  context.CancelFunc
 	running sync.WaitGroup

@@ -32,7 +32,7 @@ const PlaceCommand = "place"
 // In turn the kernel follows no link and opens no device in these folders for the verifier's processes, and
 // executes nothing there.
 type Place struct {
-	// of its first process
+	// id of its first process
 	PID int
 
 	// folders that the work may write
@@ -167,9 +167,9 @@ func (o Separation) forkPlace(socket *os.File) (int, error) {
 		return 0, fmt.Errorf("namespaces: %w", err)
 	}
 
-	said, err := io.ReadAll(io.LimitReader(ready, 4096))
-	if err == nil && string(said) != placeReady {
-		err = fmt.Errorf("its first process ended: %s", said)
+	answer, err := io.ReadAll(io.LimitReader(ready, 4096))
+	if err == nil && string(answer) != placeReady {
+		err = fmt.Errorf("its first process ended: %s", answer)
 	}
 
 	return pid, err

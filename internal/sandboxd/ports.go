@@ -69,7 +69,7 @@ func portProxy(fresh bool, modify func(*http.Response) error) *httputil.ReverseP
 
 // portRequest is the context of a request.
 type portRequest struct {
-	// that must be the listener; "": any
+	// process that must be the listener; "": any
 	process string
 
 	// reports that the process may be stopped again

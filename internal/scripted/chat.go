@@ -20,7 +20,7 @@ type call struct {
 	fault  Fault
 	prompt []int32
 
-	// of the reply; the same for the same request
+	// id of the reply; the same for the same request
 	id      string
 	created time.Time
 

@@ -56,7 +56,7 @@ func (s *Server) fault(sc plannedReply, session string) Fault {
 	return Fault{}
 }
 
-// refuse sends a fault that replaces the reply, and says whether there is one.
+// refuse sends a fault that replaces the reply, and reports whether there is one.
 func (f Fault) refuse(w http.ResponseWriter, r *http.Request) bool {
 	switch {
 	case f.Hang:

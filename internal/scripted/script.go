@@ -56,7 +56,7 @@ type ToolCall struct {
 
 // Pace is the speed of a reply. The zero value sends it at once.
 type Pace struct {
-	// before the headers
+	// delay before the headers
 	Delay time.Duration `yaml:"delay"`
 
 	// between chunks

@@ -73,7 +73,7 @@ func (c *call) sendEnd(w http.ResponseWriter, buf []byte) {
 	_, _ = w.Write([]byte("data: [DONE]\n\n"))
 }
 
-// breaks sends a fault that comes before chunk i, and says whether the stream has ended. buf has the bytes
+// breaks sends a fault that comes before chunk i, and reports whether the stream has ended. buf has the bytes
 // that are not sent yet.
 func (c *call) breaks(i int, w http.ResponseWriter, r *http.Request, buf []byte) bool {
 	after := func(n *int) bool { return n != nil && i >= min(*n, len(c.scene.reply.chunks)-1) }

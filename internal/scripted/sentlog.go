@@ -16,7 +16,7 @@ type Sent struct {
 	CallID string `json:"call_id,omitempty"`
 	Script string `json:"script"`
 
-	// of the script, from 0
+	// number of the script's turn, from 0
 	Turn int `json:"turn"`
 
 	// 0: no headers were sent

@@ -51,7 +51,7 @@ func (r *request) adapt(t Turn) (Turn, bool) {
 	return t, true
 }
 
-// lacks says whether the request offers no tool with the call's name and arguments. It searches the bytes
+// lacks reports whether the request offers no tool with the call's name and arguments. It searches the bytes
 // without decoding them, since it runs for every call.
 func (r *request) lacks(c ToolCall) bool {
 	name := appendString(nil, c.Name)

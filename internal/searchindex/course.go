@@ -16,7 +16,7 @@ const (
 
 // course is how a rollout went over time. Its times are Unix microseconds.
 type course struct {
-	// of the weights that its replies named, in the order of their first reply
+	// versions of the weights that its replies named, in the order of their first reply
 	Versions []seen `json:"versions,omitempty"`
 
 	// the time in a queue, and with a slot, of each attempt

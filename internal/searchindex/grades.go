@@ -23,7 +23,7 @@ type Grade struct {
 	Outcome rollout.Outcome
 	Reward  *float64
 
-	// of the last attempt; 0: it had none
+	// end of the last attempt; 0: it had none
 	EndedAt time.Time
 }
 

@@ -38,7 +38,7 @@ type Index struct {
 	store *store.Store
 	log   *slog.Logger
 
-	// of the file; 0: no bound
+	// bound of the file; 0: none
 	maxBytes int64
 
 	// the store was listed once
@@ -50,7 +50,7 @@ type Index struct {
 	// what ended before is in the index, in Unix microseconds; 0: not known yet
 	until atomic.Int64
 
-	// of Update alone
+	// used by Update alone
 	unfinished map[string]unfinished
 
 	// how long the latest list of the store took, of Update and Run

@@ -56,10 +56,9 @@ func periods(all []endedRollout, l lineage) []rollout.Period {
 		x.spread(e.course.Running, func(p *rollout.Period, share float64) { p.Running += share })
 	}
 
-	return slices.DeleteFunc(
-		x.list,
-		func(p rollout.Period) bool { return p.Rollouts == 0 && p.Queued == 0 && p.Running == 0 },
-	)
+	return slices.DeleteFunc(x.list, func(p rollout.Period) bool {
+		return p.Rollouts == 0 && p.Queued == 0 && p.Running == 0
+	})
 }
 
 // axis is a time in periods. Its times are Unix microseconds.

@@ -27,7 +27,7 @@ type unfinished struct{ since, looked, next time.Time }
 
 // Run follows the store until ctx ends. A failure is logged, and the next update goes on where it ended.
 func (x *Index) Run(ctx context.Context, regraded Regraded) error {
-	// of regrades; those before the start are looked for as well
+	// end of the regrades that were followed; those before the start are looked for as well
 	var followedUntil time.Time
 
 	for {

@@ -33,10 +33,9 @@ func lineageOf(all []endedRollout) lineage {
 		l.all = append(l.all, seen{name, at})
 	}
 
-	slices.SortFunc(
-		l.all,
-		func(a, b seen) int { return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Version, b.Version)) },
-	)
+	slices.SortFunc(l.all, func(a, b seen) int {
+		return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Version, b.Version))
+	})
 
 	for i, v := range l.all {
 		l.rank[v.Version] = i

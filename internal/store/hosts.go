@@ -13,17 +13,17 @@ import (
 type HostRecord struct {
 	ID string `json:"id"`
 
-	// of its tool service
+	// URL of its tool service
 	ToolsURL string `json:"tools_url"`
 
-	// of its API
+	// URL of its API
 	URL string `json:"url"`
 
 	// host name; a loopback address is valid only there
 	Machine   string    `json:"machine"`
 	StartedAt time.Time `json:"started_at"`
 
-	// of the record
+	// time of the record
 	At time.Time `json:"at"`
 	// KeyID is the id of the host's encryption key; empty in records of earlier versions.
 	KeyID string `json:"key_id,omitempty"`
@@ -90,7 +90,7 @@ func (s *Store) Drained(ctx context.Context, host string) (bool, error) {
 type keyRecord struct {
 	ID string `json:"id"`
 
-	// of the first start
+	// time of the first start
 	At time.Time `json:"at"`
 }
 

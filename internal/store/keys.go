@@ -18,7 +18,7 @@ const (
 	// Images are the images of the prompts of the trace's turns; see rollout.ImageRef.
 	Images = "images.bin"
 
-	// of a long trace: what people read of it, in blocks
+	// what people read of a long trace, in blocks
 	TraceIndex = "trace.index"
 
 	// rollout.Transcript

@@ -22,7 +22,7 @@ type Blob struct {
 	Key  string
 	Size int64
 
-	// of the last write
+	// time of the last write
 	At time.Time
 }
 

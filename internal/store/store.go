@@ -24,7 +24,7 @@ type Store struct {
 	// "": the store is a bucket
 	folder string
 
-	// of the URL of a bucket
+	// scheme of the bucket's URL
 	scheme string
 
 	// makes a file, or a folder's names, survive a power cut

@@ -23,7 +23,7 @@ type Checks map[string]Check
 
 // Check is what was found of one task.
 type Check struct {
-	// of the task, for people
+	// name of the task, for people
 	Name string    `json:"name"`
 	At   time.Time `json:"at"`
 	// Grade is how it was graded, one of rollout.Grades; "": an earlier version, as the task says.

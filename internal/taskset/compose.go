@@ -320,7 +320,7 @@ type composeDeploy struct {
 			Memory string      `yaml:"memory"`
 			Rest   composeRest `yaml:",inline"`
 		} `yaml:"limits"`
-		// of a cluster
+		// what a cluster reserves
 		Reservations yaml.Node   `yaml:"reservations"`
 		Rest         composeRest `yaml:",inline"`
 	} `yaml:"resources"`
@@ -332,7 +332,7 @@ type composeReader struct {
 	*harborReader
 	file composeFile
 
-	// of the file
+	// path of the file
 	path string
 	task *Task
 }

@@ -25,7 +25,7 @@ const (
 	maxHarborFiles = 10_000
 	maxHarborBytes = 64 << 20
 
-	// of solutions and tests in the task itself, which leaves room for its instructions
+	// bounds solutions and tests in the task itself, which leaves room for its instructions
 	maxInline = rollout.MaxTaskBytes - 256<<10
 )
 
@@ -81,7 +81,7 @@ type harborReader struct {
 	// Task.Local
 	local map[string]string
 
-	// that were read
+	// folders that were read
 	folders map[string]map[string]string
 
 	// variables of the test script, and of solve.sh

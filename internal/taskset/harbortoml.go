@@ -43,7 +43,7 @@ type harborSettings struct {
 	} `toml:"solution"`
 	Environment harborEnvironment `toml:"environment"`
 
-	// of strings and tables
+	// strings and tables
 	Artifacts      []any        `toml:"artifacts"`
 	Steps          []harborStep `toml:"steps"`
 	RewardStrategy string       `toml:"multi_step_reward_strategy"`
@@ -61,7 +61,7 @@ type harborCollect struct {
 type harborEnvironment struct {
 	harborNetwork
 
-	// of tasks of earlier versions of Harbor, where nothing is said of the network otherwise
+	// set by tasks of earlier versions of Harbor, which say nothing else of the network
 	AllowInternet *bool `toml:"allow_internet"`
 
 	Env         map[string]string `toml:"env"`
@@ -381,7 +381,7 @@ func (h *harborReader) refuseSettings(text string) {
 	}
 }
 
-// blank says whether a field has its default value.
+// blank reports whether a field has its default value.
 func blank(v any, field []string) bool {
 	if len(field) > 0 {
 		fields, ok := v.(map[string]any)

@@ -19,7 +19,7 @@ type Selection struct {
 	// seed of the order; nil: the order of the set
 	Shuffle *uint64 `json:"shuffle,omitempty"`
 
-	// of Shards, from 0
+	// which of the Shards, from 0
 	Shard int `json:"shard,omitempty"`
 
 	// parts of the selected tasks, of nearly equal size; 0: one

@@ -18,7 +18,7 @@ const (
 	// files and folders that are visited
 	maxEntries = 4 * MaxTasks
 
-	// of folders
+	// bound of folders within folders
 	maxDepth = 8
 )
 

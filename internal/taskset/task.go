@@ -121,10 +121,9 @@ type Task struct {
 
 // Builds are the images that are built of the task's folder.
 func (t Task) Builds() []*Build {
-	return slices.DeleteFunc(
-		append([]*Build{t.Build, t.VerifierBuild}, t.ServiceBuilds...),
-		func(b *Build) bool { return b == nil },
-	)
+	return slices.DeleteFunc(append([]*Build{t.Build, t.VerifierBuild}, t.ServiceBuilds...), func(b *Build) bool {
+		return b == nil
+	})
 }
 
 // Digest is the SHA-256 of the task's arguments, in hex. It does not depend on the task's place.

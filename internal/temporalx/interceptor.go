@@ -32,7 +32,7 @@ func (*Interceptor) InterceptActivity(
 type activityInbound struct {
 	interceptor.ActivityInboundInterceptorBase
 
-	// of the same activity
+	// the outbound part of the same activity
 	out *activityOutbound
 }
 
@@ -69,11 +69,9 @@ func keepHeartbeat(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	// A third of the timeout: the SDK throttles heartbeats, and one may be late. The first comes after that
 	// time, since the timeout begins with the activity and most activities end before.
-	end := clock.Every(
-		ctx,
-		max(info.HeartbeatTimeout/3, time.Millisecond),
-		func(ctx context.Context) { activity.RecordHeartbeat(ctx) },
-	)
+	end := clock.Every(ctx, max(info.HeartbeatTimeout/3, time.Millisecond), func(ctx context.Context) {
+		activity.RecordHeartbeat(ctx)
+	})
 
 	return func() {
 		defer cancel()

@@ -20,7 +20,7 @@ type later struct {
 
 	mu sync.Mutex
 
-	// with the tools of all servers; nil: some have not answered yet
+	// the set with the tools of all servers; nil: some have not answered yet
 	all *bound
 }
 

@@ -18,7 +18,7 @@ type Source interface {
 
 // Server is a Source with its place in a registry.
 type Server struct {
-	// of the toolset that has all tools of the server
+	// name of the toolset that has all tools of the server
 	Name string
 	// Toolsets are further groups of the server's tools. Missing tools are ignored.
 	Toolsets []Toolset

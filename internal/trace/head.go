@@ -138,7 +138,7 @@ type objectWriter struct {
 	// ends with the opening brace or a member
 	b []byte
 
-	// of a value that cannot be encoded
+	// the error of a value that cannot be encoded
 	err error
 }
 

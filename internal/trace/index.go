@@ -41,7 +41,7 @@ type Entry struct {
 	// see index.chain
 	chain int64
 
-	// of the rows of its routed experts and its sampling mask; a size of 0: it has none
+	// place of the rows of its routed experts and its sampling mask; a size of 0: it has none
 	experts place
 }
 

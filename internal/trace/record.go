@@ -24,7 +24,7 @@ type Record struct {
 
 	PromptTokenIDs []int32
 
-	// of the completion
+	// ids of the completion
 	TokenIDs []int32
 
 	// one for each of TokenIDs

@@ -30,11 +30,11 @@ type place struct {
 	Segment int   `json:"segment"`
 	At      int64 `json:"at"`
 
-	// of the frame
+	// size of the frame
 	size int64
 }
 
-// before says whether p was written before q.
+// before reports whether p was written before q.
 func (p place) before(q place) bool {
 	return p.Segment < q.Segment || p.Segment == q.Segment && p.At < q.At
 }

@@ -19,7 +19,7 @@ type Store struct {
 	options Options
 	commit  *committer
 
-	// of the hashes by which sections are compared
+	// seed of the hashes by which sections are compared
 	seed maphash.Seed
 
 	// files is held shared while a segment is synced or read, and alone while one is removed.
@@ -31,10 +31,10 @@ type Store struct {
 	logs     map[string]*Log
 	segments map[int]*segment
 
-	// is written to
+	// the segment that is written to
 	last *segment
 
-	// of last: where the next frame goes
+	// end of last, where the next frame goes
 	end     int64
 	damaged int
 

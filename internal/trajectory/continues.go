@@ -32,12 +32,12 @@ func Continues(request []byte, t *rollout.Turn) bool {
 		}
 	}
 
-	said := stringsIn(is[len(was):])
+	repeated := stringsIn(is[len(was):])
 	if len(calls) > 0 {
-		return containsAll(said, calls)
+		return containsAll(repeated, calls)
 	}
 
-	return containsAll(said, texts)
+	return containsAll(repeated, texts)
 }
 
 // delegateTool is the tool by which OpenCode's model starts a subagent.
@@ -59,7 +59,7 @@ func Delegates(request []byte, t *rollout.Turn) bool {
 		return false
 	}
 
-	said := stringsIn(messagesOf(request))
+	inRequest := stringsIn(messagesOf(request))
 
 	for _, c := range reply.Choices {
 		for _, call := range c.Message.ToolCalls {
@@ -68,7 +68,7 @@ func Delegates(request []byte, t *rollout.Turn) bool {
 				continue
 			}
 
-			if prompt := strings.TrimSpace(args.Prompt); prompt != "" && said[prompt] {
+			if prompt := strings.TrimSpace(args.Prompt); prompt != "" && inRequest[prompt] {
 				return true
 			}
 		}

@@ -17,7 +17,7 @@ type imageBook struct {
 	// digest → place
 	at map[string]int64
 
-	// of the file so far
+	// size of the file so far
 	size int64
 }
 

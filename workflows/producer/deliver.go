@@ -21,7 +21,7 @@ const (
 	// one try to deliver a group; a sink whose trainer hangs is retried
 	deliverTry = 5 * time.Minute
 
-	// after an error that Temporal does not retry
+	// pause after an error that Temporal does not retry
 	deliverPause = time.Minute
 
 	// heartbeat is how long a delivery stays with a killed worker. Heartbeats also inform a worker of a cancellation.
@@ -38,7 +38,7 @@ const (
 
 	lookEvery = 5 * time.Minute
 
-	// without a report, a group is looked up
+	// a group that has sent no report for so long is looked up
 	lookAfter   = 10 * time.Minute
 	lookAtOnce  = 100
 	lookTimeout = 10 * time.Minute
@@ -150,10 +150,9 @@ func (p *run) watchSink(ctx workflow.Context) {
 	wait := leastWait
 
 	for {
-		if err := workflow.Await(
-			ctx,
-			func() bool { return p.statusDue && p.state.Phase != producer.Paused },
-		); err != nil {
+		if err := workflow.Await(ctx, func() bool {
+			return p.statusDue && p.state.Phase != producer.Paused
+		}); err != nil {
 			return
 		}
 

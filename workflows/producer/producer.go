@@ -46,7 +46,7 @@ func Workflow(ctx workflow.Context, spec producer.Spec) (producer.State, error) 
 type run struct {
 	spec producer.Spec
 
-	// of all work: outlives a cancellation of the workflow
+	// the context of all work: it outlives a cancellation of the workflow
 	ctx  workflow.Context
 	log  log.Logger
 	keys searchattr.Keys
@@ -55,10 +55,10 @@ type run struct {
 	acts  *activities.Activities
 	state producer.State
 
-	// of the tasks in the epoch
+	// order of the tasks in the epoch
 	order []int
 
-	// of order; -1: none yet
+	// the epoch of order; -1: none yet
 	epoch int
 
 	// groups whose start is not confirmed
@@ -74,11 +74,11 @@ type run struct {
 	finishing bool
 	abort     string
 
-	// of activities and timers: canceled when this run ends
+	// the context of activities and timers: canceled when this run ends
 	io     workflow.Context
 	stopIO workflow.CancelFunc
 
-	// of coroutines that use io
+	// the coroutines that use io
 	tasks workflow.WaitGroup
 
 	// groups that are being delivered

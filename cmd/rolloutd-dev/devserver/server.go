@@ -29,10 +29,10 @@ const DefaultRetention = 30 * 24 * time.Hour
 
 // Options of an embedded server.
 type Options struct {
-	// of the database; created if missing
+	// folder of the database; created if missing
 	Dir string
 
-	// of the gRPC front end on loopback; 0: any
+	// port of the gRPC front end on loopback; 0: any
 	Port int
 
 	// created at first start

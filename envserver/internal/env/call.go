@@ -38,9 +38,9 @@ func (e *Env) Call(ctx context.Context, c tools.Call) (*tools.Text, error) {
 	ctx, span := e.Tracer.Start(ctx, "tool "+name, trace.WithAttributes(attribute.String("rolloutd.tool", name)))
 	defer span.End()
 
-	begun := time.Now()
+	started := time.Now()
 	text, err := e.Tools.Call(ctx, c)
-	e.metrics.called(name, outcome(err), time.Since(begun))
+	e.metrics.called(name, outcome(err), time.Since(started))
 
 	if err != nil {
 		span.SetStatus(codes.Error, outcome(err))

@@ -20,7 +20,7 @@ type Options struct {
 	Play     *episodes.Player
 	Sessions session.Options
 
-	// of a step whose client sets none; 0 or negative: none
+	// longest time of a step whose client sets none; 0 or negative: no bound
 	StepTimeout time.Duration
 	Registerer  prometheus.Registerer
 

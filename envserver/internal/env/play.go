@@ -138,9 +138,9 @@ func (e *Env) PlayStep(
 		defer cancel()
 	}
 
-	begun := time.Now()
+	started := time.Now()
 	out := e.Play.Step(ctx, sess, step)
-	e.metrics.called(name, outcome(out.Err), time.Since(begun))
+	e.metrics.called(name, outcome(out.Err), time.Since(started))
 
 	if out.Err != nil {
 		span.SetStatus(codes.Error, outcome(out.Err))

@@ -35,7 +35,7 @@ type Options struct {
 	Episodes access.Episodes
 	Table    *tools.Table
 
-	// of the policy
+	// lists the tools of the policy
 	Tools func(context.Context) ([]Tool, error)
 
 	// arguments of start_rollout
@@ -288,7 +288,7 @@ func (p *Player) Leave(ctx context.Context, playing *session.Playing, why string
 
 // Step is one call of a tool by a session's client.
 type Step struct {
-	// of the call; "": a new one
+	// id of the call; "": a new one
 	ID   string
 	Tool string
 	Args map[string]any
@@ -469,12 +469,9 @@ func (p *Player) finish(
 	}
 
 	sess.Finished(res)
-	p.progress(
-		ctx,
-		sess,
-		playing.RolloutID,
-		func(now *session.Playing) { now.Done, now.Reward, now.Outcome = true, res.Reward, how },
-	)
+	p.progress(ctx, sess, playing.RolloutID, func(now *session.Playing) {
+		now.Done, now.Reward, now.Outcome = true, res.Reward, how
+	})
 
 	return Outcome{Done: true, Reward: res.Reward}, how
 }

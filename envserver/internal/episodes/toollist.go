@@ -39,7 +39,7 @@ type toolList struct {
 	// known as JSON, to detect changes
 	encoded []byte
 
-	// of the latest attempt
+	// the error of the latest attempt
 	err  error
 	next time.Time
 }

@@ -24,14 +24,14 @@ type artifactRequest struct {
 	TrajectoryID string `json:"trajectory_id"`
 	Path         string `json:"path"`
 
-	// of read: text or base64
+	// for read: text or base64
 	Encoding      string `json:"encoding"`
 	MaxBytes      *int64 `json:"max_bytes"`
 	IncludeSHA256 bool   `json:"include_sha256"`
 	Recursive     bool   `json:"recursive"`
 	MaxEntries    *int   `json:"max_entries"`
 
-	// of archive
+	// for archive
 	Format string `json:"format"`
 }
 

@@ -31,7 +31,7 @@ type API struct {
 	Rollouts access.Rollouts
 	Table    *tools.Table
 
-	// of the released trajectories; nil: in memory only
+	// keeps the released trajectories; nil: they are in memory only
 	Keeper session.Keeper
 	Bodies httpio.Bodies
 	// Context is the context of a request that waits: it ends when the client leaves or the server stops.

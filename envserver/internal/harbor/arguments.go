@@ -34,10 +34,10 @@ const ownEndpoint = "vllm"
 type plan struct {
 	id identity
 
-	// of start_rollout
+	// the arguments of start_rollout
 	args map[string]any
 
-	// of the reward
+	// name of the reward
 	key      string
 	findings []string
 }
@@ -145,10 +145,9 @@ func (e *harnessError) Unwrap() error { return e.error }
 
 // harnesses returns the agents that work on a task without a client's calls.
 func (e *Env) harnesses() []string {
-	return slices.DeleteFunc(
-		slices.Clone(e.o.Agents),
-		func(name string) bool { return name == rollout.AgentInteractive },
-	)
+	return slices.DeleteFunc(slices.Clone(e.o.Agents), func(name string) bool {
+		return name == rollout.AgentInteractive
+	})
 }
 
 // task adds the arguments of the task: the one in the call, or the one of split and task_index with the call's changes.

@@ -18,10 +18,10 @@ type Options struct {
 	Rollouts tools.Rollouts
 	Resolve  func(catalog.Request) (rollout.Model, string, error)
 
-	// on offer
+	// names of the agents on offer
 	Agents []string
 
-	// of sandboxes; the first is the default
+	// sandbox backends; the first is the default
 	Backends []string
 
 	// paths of task sets by the name of their split

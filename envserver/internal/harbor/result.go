@@ -22,7 +22,7 @@ type identity struct {
 	// id of the rollout
 	TrialName string `json:"trial_name"`
 
-	// of the agent
+	// the agent's own session
 	SessionID string `json:"session_id"`
 }
 
@@ -33,7 +33,7 @@ type result struct {
 	Rewards   map[string]float64 `json:"rewards"`
 	RewardKey string             `json:"reward_key"`
 
-	// of the steps that ran
+	// one for each step that ran
 	StepResults []stepResult `json:"step_results"`
 
 	RolloutType   rollout.RolloutType  `json:"rollout_type"`

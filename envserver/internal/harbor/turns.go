@@ -52,7 +52,7 @@ const (
 
 // Bounds of the turns of one result.
 const (
-	// of the requests' messages, in bytes; the same again of the conversations'
+	// bound of the requests' messages, and again of those of conversations, in bytes
 	maxMessages = 8 << 20
 )
 
@@ -61,7 +61,7 @@ type captured struct {
 	turns         []turn
 	conversations []dialog
 
-	// with a complete reply
+	// number of calls with a complete reply
 	calls int
 
 	// tokens
@@ -73,10 +73,10 @@ type captured struct {
 	// turns with finish reason length
 	truncated int
 
-	// of conversations
+	// indexes of conversations
 	byRoot map[string]int
 
-	// of the messages of turns
+	// size of the messages of turns
 	size   int
 	tokens int
 }

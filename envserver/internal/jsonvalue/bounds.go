@@ -7,7 +7,7 @@ import (
 
 // Bounds of a decoded text: each decoded value takes some fifty bytes of memory, even if it is two bytes of text.
 const (
-	// of nested arrays and objects; Python's decoder fails at about a thousand
+	// bound of nested arrays and objects; Python's decoder fails at about a thousand
 	maxDepth = 500
 
 	// including those in arrays and objects

@@ -73,7 +73,7 @@ type SelectArgs struct {
 // FilterArgs say which groups are not delivered.
 type FilterArgs struct {
 	producer.GroupFilter
-	// in place of that of GroupFilter: the default is true
+	// takes the place of GroupFilter's field: the default is true
 	EqualScores *bool `json:"equal_scores,omitempty" jsonschema:"drop groups whose rewards are all equal. Default: true"`
 }
 

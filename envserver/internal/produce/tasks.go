@@ -41,7 +41,7 @@ func (s taskSource) evaluation(e EvalArgs) taskSource {
 type storedTasks struct {
 	ref rollout.SetRef
 
-	// of the model endpoint, sealed
+	// API key of the model endpoint, sealed
 	key string
 
 	// left out, and why
@@ -249,7 +249,7 @@ func (m *Starter) taskSpec(src taskSource, text string) (rollout.Spec, error) {
 
 	if src.eval {
 		args["purpose"] = string(rollout.PurposeEval)
-		// of training; eval_sampling holds
+		// these are for training; eval_sampling holds
 		delete(args, "sampling")
 	}
 

@@ -79,7 +79,7 @@ type ResetResponse struct {
 type resetObservation struct {
 	Metadata noMetadata `json:"metadata" nullable:"false" description:"empty"`
 
-	// of an interactive episode
+	// the start of an interactive episode
 	Start *EpisodeStart `json:"-"`
 }
 

@@ -15,7 +15,7 @@ import (
 type example struct {
 	Name string `json:"name"`
 
-	// of start_rollout, without those of a model
+	// arguments of start_rollout, without those of a model
 	Arguments map[string]any `json:"arguments"`
 }
 

@@ -40,7 +40,7 @@ type API struct {
 	// nil: no producers
 	Producers access.Producers
 
-	// of Producers
+	// starts the producers
 	Produce *produce.Starter
 
 	// nil: rollouts cannot be scored by clients

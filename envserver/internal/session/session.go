@@ -75,7 +75,7 @@ type Session struct {
 	// held while saving; taken before mu
 	keeping sync.Mutex
 
-	// of what was kept last
+	// version of the record that was kept last
 	version int
 
 	// it was saved at least once, or loaded

@@ -28,7 +28,7 @@ type traceArgs struct {
 type traceAnswer struct {
 	RolloutID string `json:"rollout_id"`
 
-	// of rollout.Turn
+	// each a rollout.Turn
 	Turns []json.RawMessage `json:"turns"`
 
 	// cursor of the turns after these; null: there are none

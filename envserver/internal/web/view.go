@@ -22,7 +22,7 @@ type View struct {
 	latest json.RawMessage
 	log    []json.RawMessage
 
-	// of the log, in bytes
+	// size of the log, in bytes
 	size  int
 	reset bool
 

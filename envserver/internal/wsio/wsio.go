@@ -104,11 +104,11 @@ type conn struct {
 	backlog  backlog
 	requests requests
 
-	// of messages: a late named reply is written from a goroutine of its own
+	// held while a message is written: a late named reply is written from a goroutine of its own
 	writeMu sync.Mutex
 	worker  sync.WaitGroup
 
-	// of the workers; nil before the first. Set by the reader, as is cancelWork
+	// the workers' context; nil before the first. Set by the reader, as is cancelWork
 	workCtx    context.Context
 	cancelWork context.CancelCauseFunc
 }

@@ -20,7 +20,7 @@ type Options struct {
 	// the npm command; "" is npm from PATH
 	NPM string
 
-	// of the sandboxes, as GOARCH; "" is this host's
+	// architecture of the sandboxes, as GOARCH; "" is this host's
 	Arch   string
 	Logger *slog.Logger
 }
@@ -93,12 +93,9 @@ func Kind(s Spec, o Options) (agent.Kind, error) {
 
 // Open implements agent.Agent.
 func (a *Agent) Open(ctx context.Context, env agent.Env, job agent.Job) (agent.Run, error) {
-	launch, err := agent.OpenProcess(
-		ctx,
-		env.Sandbox,
-		job.Launch,
-		func() (wire.Process, error) { return a.process(ctx, env.Sandbox, job) },
-	)
+	launch, err := agent.OpenProcess(ctx, env.Sandbox, job.Launch, func() (wire.Process, error) {
+		return a.process(ctx, env.Sandbox, job)
+	})
 	if err != nil {
 		return nil, err
 	}

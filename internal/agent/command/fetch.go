@@ -107,7 +107,7 @@ func isComplete(dir string) bool {
 
 // fill makes the folder under a temporary name and renames it to dir. The caller holds the lock.
 func (a *Agent) fill(ctx context.Context, dir string) error {
-	// of processes that were killed
+	// the folders of processes that were killed
 	left, err := filepath.Glob(filepath.Join(filepath.Dir(dir), programs.Unfinished+"*"))
 	if err != nil {
 		return err

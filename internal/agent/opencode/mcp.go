@@ -118,10 +118,9 @@ type mcpStatus struct {
 }
 
 func (r *run) checkServers(servers map[string]mcpStatus) error {
-	i := slices.IndexFunc(
-		r.job.MCPServers,
-		func(s rollout.MCPServer) bool { return servers[s.Name].Status != "connected" },
-	)
+	i := slices.IndexFunc(r.job.MCPServers, func(s rollout.MCPServer) bool {
+		return servers[s.Name].Status != "connected"
+	})
 	if i < 0 {
 		return nil
 	}

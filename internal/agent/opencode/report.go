@@ -53,7 +53,7 @@ type report struct {
 	// tools by part
 	running map[string]*running
 
-	// of the outputs of these, in bytes
+	// size of the outputs of these, in bytes
 	unsent int
 
 	// when pending output is to be reported; nil: none is pending

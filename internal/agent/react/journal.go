@@ -40,7 +40,7 @@ type journal struct {
 	// replies that the gateway had recorded when the loop began; -1: not known
 	recorded int
 
-	// of the latest change
+	// time of the latest change
 	sign time.Time
 
 	// closed when the loop has processed the recorded replies

@@ -33,7 +33,7 @@ type step struct {
 	calls  []call
 	began  time.Time
 
-	// of the reply
+	// when the reply ended
 	ended time.Time
 }
 

@@ -29,7 +29,7 @@ type run struct {
 
 	startOnce sync.Once
 
-	// of the loop
+	// the context of the loop
 	ctx    context.Context
 	cancel context.CancelFunc
 

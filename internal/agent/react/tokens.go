@@ -31,14 +31,14 @@ type byTokens struct {
 	// the endpoint has tokenised
 	works bool
 
-	// of the conversation so far; nil before the first reply
+	// ids of the conversation so far; nil before the first reply
 	ids []int32
 
 	// the same, in parts; of the last one, only its end is known
 	chain continuation.Chain
 	end   continuation.End
 
-	// of prompt and reply together, in tokens; 0: unknown
+	// longest prompt and reply together, in tokens; 0: unknown
 	limit  int
 	splice continuation.Splicer
 }

@@ -34,13 +34,13 @@ const (
 type Decision struct {
 	Action Action
 
-	// of End
+	// the outcome of an End
 	Outcome rollout.Outcome
 
 	// reason, for people
 	Text string
 
-	// of End, instead of an outcome: the infrastructure failed, and the reward is null
+	// the error of an End in place of an outcome: the infrastructure failed, and the reward is null
 	Err error
 }
 
@@ -132,13 +132,9 @@ func (s *State) timedOut() Decision {
 			"model endpoint: the gateway held the agent's calls back for %s, and extends its time by %s at most",
 			s.Route.Held.Round(time.Second), s.Limits.Held)
 	case s.exceedsExtension(s.excluded()):
-		return infra(
-			fault.Timeout,
+		return infra(fault.Timeout,
 			"no worker ran the agent for %s, and the gateway held its calls back for %s; its time is extended by %s at most",
-			s.totalDowntime().Round(time.Second),
-			s.Route.Held.Round(time.Second),
-			s.Limits.Held,
-		)
+			s.totalDowntime().Round(time.Second), s.Route.Held.Round(time.Second), s.Limits.Held)
 	case 2*unanswered >= s.Limits.Agent:
 		return infra(fault.UpstreamFailed, "model endpoint: the agent's calls were unanswered for %s of its %s",
 			unanswered.Round(time.Second), s.Limits.Agent)

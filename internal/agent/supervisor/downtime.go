@@ -14,7 +14,7 @@ type checkpoint struct {
 	// when the agent last ran, by the wall clock
 	Ran time.Time `json:"ran"`
 
-	// for which the gateway had held calls back until then
+	// how long the gateway had held calls back until then
 	Held time.Duration `json:"held,omitempty"`
 
 	// credited until then
@@ -27,10 +27,10 @@ type downtime struct {
 	length    time.Duration
 	maxCredit time.Duration
 
-	// for which calls had been held back when the period began
+	// how long calls had been held back when the period began
 	heldBefore time.Duration
 
-	// that had ended when the period ended
+	// number of calls that had ended when the period ended
 	calls int
 }
 

@@ -22,13 +22,13 @@ const (
 	// delay of the first report after the agent is ready: a shorter run is reported at its end only
 	firstReport = time.Second
 
-	// in the agent's whole time: each is an event in the workflow's history
+	// bound for the agent's whole time: each is an event in the workflow's history
 	maxReports = 200
 
 	// reports that the endpoint began to fail, which do not wait for the regular pause
 	maxUrgent = 50
 
-	// of one save or report: neither may delay the watch
+	// bounds one save or report: neither may delay the watch
 	reportTimeout = 10 * time.Second
 
 	// Tries to store a transcript, and the pauses between them.

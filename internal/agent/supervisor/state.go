@@ -52,7 +52,7 @@ type State struct {
 	// when this watch attached to the launch, or was last suspended; zero: it began the launch
 	Attached time.Time
 
-	// of the agent or the route; zero: none
+	// when the agent or the route last changed; zero: never
 	LastChange time.Time
 
 	// when the budget was first observed as spent; zero: it is not

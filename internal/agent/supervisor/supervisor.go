@@ -78,7 +78,7 @@ type Watcher struct {
 
 	mu sync.Mutex
 
-	// of the agents that are watched, by sandbox
+	// takes the requests for a watched agent's transcript, by sandbox
 	requests map[string]chan<- transcriptRequest
 }
 
@@ -141,7 +141,7 @@ type watch struct {
 	statuses *statuses
 	routes   <-chan *gatewayapi.Change
 
-	// of wait
+	// the timer of wait
 	timer *time.Timer
 
 	// when the status of the route was last requested, apart from routes

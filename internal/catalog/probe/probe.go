@@ -65,17 +65,17 @@ func probe(ctx context.Context, known *catalog.Catalog, unset string, s *catalog
 }
 
 // probeEngines asks engines for their models until one does not give them.
-func probeEngines(ctx context.Context, engines []string, key string) (said string, ok bool) {
+func probeEngines(ctx context.Context, engines []string, key string) (answer string, ok bool) {
 	for _, engine := range engines {
-		if said, ok = probeEngine(ctx, engine, key); !ok && len(engines) > 1 {
-			return upstream.NameOf(engine) + ": " + said, false
+		if answer, ok = probeEngine(ctx, engine, key); !ok && len(engines) > 1 {
+			return upstream.NameOf(engine) + ": " + answer, false
 		}
 	}
 
-	return said, ok
+	return answer, ok
 }
 
-func probeEngine(ctx context.Context, engine, key string) (said string, ok bool) {
+func probeEngine(ctx context.Context, engine, key string) (answer string, ok bool) {
 	ctx, cancel := context.WithTimeout(ctx, maxTime)
 	defer cancel()
 

@@ -17,7 +17,7 @@ const maxReply = 256 << 20
 
 // Client calls one server. It is safe for concurrent use.
 type Client struct {
-	// of the server, without /mcp
+	// URL of the server, without /mcp
 	URL string
 
 	// bearer token; empty: none

@@ -30,12 +30,8 @@ func (c *Client) Deliver(ctx context.Context, spec rollout.DeliverySpec) (rollou
 
 // Delivery returns the state of a delivery.
 func (c *Client) Delivery(ctx context.Context, spec rollout.DeliverySpec) (rollout.Delivery, error) {
-	reply, err := c.do(
-		ctx,
-		http.MethodGet,
-		"/groups/"+url.PathEscape(spec.GroupID)+"/deliveries/"+url.PathEscape(spec.Sink),
-		http.NoBody,
-	)
+	reply, err := c.do(ctx, http.MethodGet,
+		"/groups/"+url.PathEscape(spec.GroupID)+"/deliveries/"+url.PathEscape(spec.Sink), http.NoBody)
 	if err != nil {
 		return rollout.Delivery{}, err
 	}

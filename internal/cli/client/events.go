@@ -20,14 +20,8 @@ const maxEventLine = 4 << 20
 // the stream breaks or ctx ends. Kinds of its errors: NotFound for an unknown rollout, Unavailable when the
 // server does not answer or the stream breaks, Unauthorized.
 func (c *Client) Events(ctx context.Context, id string, after int64, each func(rollout.Event)) error {
-	resp, err := c.sendWith(
-		ctx,
-		http.MethodGet,
-		"/rollouts/"+url.PathEscape(id)+"/events",
-		http.NoBody,
-		http.Header{"Last-Event-ID": {strconv.FormatInt(after, 10)}},
-		eventSilence,
-	)
+	resp, err := c.sendWith(ctx, http.MethodGet, "/rollouts/"+url.PathEscape(id)+"/events", http.NoBody,
+		http.Header{"Last-Event-ID": {strconv.FormatInt(after, 10)}}, eventSilence)
 	if err != nil {
 		return err
 	}

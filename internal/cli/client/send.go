@@ -20,7 +20,7 @@ const maxReason = 64 << 10
 
 // NoServerError means that no server answered, or a server that is not rolloutd.
 type NoServerError struct {
-	// of the server, without a password
+	// URL of the server, without a password
 	URL string
 	Err error
 }

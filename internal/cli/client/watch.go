@@ -21,7 +21,7 @@ const (
 // watch ends a request whose server is silent for too long: a process that stands still, or a connection of which the
 // other end is gone, answers nothing and closes nothing.
 type watch struct {
-	// of the request; its cause is a fault.Unavailable if the watch has ended it
+	// the request's context; its cause is a fault.Unavailable if the watch has ended it
 	ctx context.Context
 
 	silence time.Duration

@@ -27,7 +27,7 @@ type Options struct {
 	Folder string
 	Format Format
 
-	// of a file; 0: 1
+	// number of groups in a file; 0: 1
 	Groups int
 
 	// time after its first group at which a file is closed with fewer groups; 0: 10 minutes

@@ -222,10 +222,9 @@ func (s *shards) recover(o Options) error {
 			}
 		}
 
-		return change(
-			tx,
-			func(st *state) { st.Files, st.Closing, st.Written, st.Since = st.Files+1, 0, "", time.Now() },
-		)
+		return change(tx, func(st *state) {
+			st.Files, st.Closing, st.Written, st.Since = st.Files+1, 0, "", time.Now()
+		})
 	})
 }
 

@@ -79,10 +79,9 @@ func (q *Queue) Take(l Lease) (Batch, bool, error) {
 
 // free returns the index of the oldest formed batch that the client may have; -1: none.
 func (q *Queue) free(l Lease, now time.Time) int {
-	return slices.IndexFunc(
-		q.st.Batches,
-		func(b batch) bool { return b.Client == l.Client || b.Client == "" || !now.Before(b.Until) },
-	)
+	return slices.IndexFunc(q.st.Batches, func(b batch) bool {
+		return b.Client == l.Client || b.Client == "" || !now.Before(b.Until)
+	})
 }
 
 // lease records which client has a batch, and that it has not got it yet. It does nothing without a client name.

@@ -81,7 +81,7 @@ type batch struct {
 	// completely served to a client that acknowledges by its next call
 	Served bool `json:"served,omitempty"`
 
-	// that has the lease
+	// client that has the lease
 	Client string `json:"client,omitempty"`
 
 	// end of the lease
@@ -276,10 +276,10 @@ func (q *Queue) queued() (all []group, parts [][]group, unfit int) {
 type Counts struct {
 	Step int
 
-	// that wait for a batch
+	// groups that wait for a batch
 	Groups int
 
-	// of these
+	// number of their sequences
 	Sequences int
 
 	// groups that cannot fill a batch of the trainer's size

@@ -259,7 +259,7 @@ type atroposGroup struct {
 type groupOverrides struct {
 	Key string `json:"rolloutd_key"`
 
-	// of a group marked as stale
+	// the lag of a group that is marked as stale
 	Lag *int64 `json:"version_lag,omitempty"`
 }
 
@@ -267,7 +267,7 @@ type groupOverrides struct {
 type sent struct {
 	Done bool `json:"done,omitempty"`
 
-	// before the send
+	// counter before the send
 	Before counter `json:"before"`
 }
 
@@ -356,14 +356,9 @@ func (s *Atropos) arrived(ctx context.Context, g delivery.Group, before sent, no
 	}
 
 	if now != before.Before {
-		s.log.WarnContext(
-			ctx,
+		s.log.WarnContext(ctx,
 			"group is sent again and may be doubled: the answer to the send before was lost, and the trainer's queue has changed since",
-			"group",
-			g.ID,
-			"key",
-			g.Key,
-		)
+			"group", g.ID, "key", g.Key)
 	}
 
 	return false, nil

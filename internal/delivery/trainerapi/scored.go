@@ -22,13 +22,13 @@ type scored struct {
 	sequences int
 	env       *int
 
-	// with all members; missing ones are null
+	// the group with all members; missing ones are null
 	payload []byte
 }
 
 // parsed is the state of parsing a group.
 type parsed struct {
-	// of the lists of each sequence, by member; absent: null
+	// lengths of the lists of each sequence, by member; absent: null
 	lengths map[string][]int
 
 	// by member

@@ -10,7 +10,7 @@ import (
 // The kernel counts this before it kills a process for a limit. Version 1 has no such counter: with Linux
 // 6.18 its memory.failcnt stays 0.
 func (h *Hierarchy) LimitReached(name string) bool {
-	// of the cgroups below, too
+	// counts those of the cgroups below, too
 	return h.Version != 2 || usage.Keyed(filepath.Join(h.Root, parentName, name), "memory.events", "max") != 0
 }
 

@@ -20,13 +20,13 @@ import (
 // lock: a thread writes "0" to the tasks file of version 1, which moves only that thread, and a fork places
 // the child into a version 2 folder.
 type Entrances struct {
-	// of version 2, into which sandboxd is forked; "": none
+	// folder of version 2 into which sandboxd is forked; "": none
 	Folder string
 
 	// files to which the stage writes "0"
 	Sandboxd []string
 
-	// of version 2, into which started processes are forked; "": none
+	// folder of version 2 into which started processes are forked; "": none
 	WorkFolder string
 
 	// files to which a process writes "0" if it was not forked into WorkFolder

@@ -27,10 +27,10 @@ const sandboxdReserve = 256 << 20
 
 // Hierarchy is the layout of this machine's cgroups: version 2, version 1 with a folder per controller, or both.
 type Hierarchy struct {
-	// of the controllers; 0: none
+	// version of the controllers; 0: there are none
 	Version int
 
-	// of the version 2 tree; "": none
+	// root of the version 2 tree; "": there is none
 	Root string
 
 	// sandboxes may swap

@@ -65,12 +65,12 @@ func (d *Driver) withLog(ctx context.Context, containerID string, err error) err
 	}
 	defer log.Close()
 
-	var said bytes.Buffer
+	var output bytes.Buffer
 	// a partial log is useful too
-	_, _ = stdcopy.StdCopy(&said, &said, io.LimitReader(log, 4000))
-	if said.Len() == 0 {
+	_, _ = stdcopy.StdCopy(&output, &output, io.LimitReader(log, 4000))
+	if output.Len() == 0 {
 		return err
 	}
 
-	return fault.Wrap(fault.Unavailable, err, "%s", strings.TrimSpace(said.String()))
+	return fault.Wrap(fault.Unavailable, err, "%s", strings.TrimSpace(output.String()))
 }

@@ -67,7 +67,7 @@ type Driver struct {
 	// time of the last search for old images
 	looked time.Time
 
-	// of the daemon; nil: it has not answered yet
+	// what the daemon says of itself; nil: it has not answered yet
 	info *system.Info
 
 	// the request for info

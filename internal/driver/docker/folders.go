@@ -136,12 +136,9 @@ func checkSizes(folders []folder, sizes []int64, spec driver.Spec) error {
 	}
 
 	if sum > 0 && sum >= int64(spec.MemoryMiB)<<20 {
-		return fault.Field(
-			"memory_mib",
+		return fault.Field("memory_mib",
 			"is %d, and the folders of the image that can be written to have %d MiB, which the backend docker keeps in memory",
-			spec.MemoryMiB,
-			sum>>20,
-		)
+			spec.MemoryMiB, sum>>20)
 	}
 
 	return nil

@@ -21,7 +21,7 @@ const (
 	// a state, as JSON
 	labelState = "dev.rolloutd.state"
 
-	// of a driver's image: its base image
+	// the base image of an image that a driver made
 	labelImage = "dev.rolloutd.base"
 )
 

@@ -67,7 +67,7 @@ type StatusError struct {
 	Status  int
 	Message string
 
-	// from Retry-After
+	// time to wait, by the header Retry-After
 	wait time.Duration
 }
 

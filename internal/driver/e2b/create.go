@@ -168,8 +168,8 @@ func (d *Driver) start(ctx context.Context, id string, m machine, config string)
 
 	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 250*time.Millisecond) {
 		select {
-		case said := <-ended:
-			return fault.Wrap(fault.Unavailable, said, "start sandboxd in sandbox %q", id)
+		case cause := <-ended:
+			return fault.Wrap(fault.Unavailable, cause, "start sandboxd in sandbox %q", id)
 		default:
 		}
 
@@ -190,21 +190,21 @@ const maxSaid = 1000
 
 // lastWords waits for the unexpected end of a process, and returns an error with its output.
 func lastWords(stream eventStream) error {
-	var said bytes.Buffer
+	var output bytes.Buffer
 
 	for stream.Receive() {
 		e := stream.Msg().Event
 		if e.Data != nil {
 			text := append(e.Data.Stderr, e.Data.Stdout...)
-			said.Write(text[:min(len(text), maxSaid-said.Len())])
+			output.Write(text[:min(len(text), maxSaid-output.Len())])
 		}
 
 		if e.End != nil && e.End.ExitCode == notFoundStatus {
-			return &goneError{said.String()}
+			return &goneError{output.String()}
 		}
 
 		if e.End != nil {
-			return fmt.Errorf("it ended: %s %s %q", e.End.Status, e.End.Error, said.String())
+			return fmt.Errorf("it ended: %s %s %q", e.End.Status, e.End.Error, output.String())
 		}
 	}
 

@@ -126,7 +126,7 @@ type eventStream interface {
 // ready waits until sandboxd has accepted the connection, which the start of the process does not prove. It
 // returns the process, and output that came with the first byte.
 func ready(stream eventStream) (pid int, rest []byte, err error) {
-	said := ""
+	output := ""
 
 	for stream.Receive() {
 		e := stream.Msg().Event
@@ -140,11 +140,11 @@ func ready(stream eventStream) (pid int, rest []byte, err error) {
 
 			return pid, e.Data.Stdout[1:], nil
 		case e.Data != nil:
-			said += string(e.Data.Stderr[:min(len(e.Data.Stderr), maxSaid-len(said))])
+			output += string(e.Data.Stderr[:min(len(e.Data.Stderr), maxSaid-len(output))])
 		case e.End != nil && (e.End.ExitCode == attach.GoneStatus || e.End.ExitCode == notFoundStatus):
-			return pid, nil, &goneError{said}
+			return pid, nil, &goneError{output}
 		case e.End != nil:
-			return pid, nil, fmt.Errorf("the connection into the sandbox ended: %s %q", e.End.Status, said)
+			return pid, nil, fmt.Errorf("the connection into the sandbox ended: %s %q", e.End.Status, output)
 		}
 	}
 

@@ -36,10 +36,10 @@ var folders = []string{"/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/l
 
 // Links are how programs in an image find the files: path in the image → target.
 type Links struct {
-	// for an image without bash
+	// links of an image without bash
 	Bash map[string]string
 
-	// for an image without Loader
+	// links of an image without Loader
 	C map[string]string
 }
 

@@ -125,7 +125,7 @@ type composer struct {
 	launch *launch
 	args   []string
 
-	// for the stage
+	// binds that the stage makes
 	binds map[string]string
 	err   error
 }

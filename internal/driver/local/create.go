@@ -173,10 +173,10 @@ func awaitAnswer(ctx context.Context, dir string) error {
 func withLog(err error, dir string) error {
 	data, readErr := os.ReadFile(filepath.Join(dir, logFile))
 
-	said := strings.TrimSpace(string(data[max(0, len(data)-1000):]))
-	if readErr != nil || said == "" {
+	output := strings.TrimSpace(string(data[max(0, len(data)-1000):]))
+	if readErr != nil || output == "" {
 		return err
 	}
 
-	return fault.Wrap(fault.KindOf(err), err, "%s", said)
+	return fault.Wrap(fault.KindOf(err), err, "%s", output)
 }

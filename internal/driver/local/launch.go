@@ -50,13 +50,13 @@ type launch struct {
 	// the child's descriptors from 3 on; the first is that of the stage's configuration, see passStage
 	files []*os.File
 
-	// those of files by which sandboxd's processes enter their cgroups
+	// descriptors of the files by which sandboxd's processes enter their cgroups
 	cgroups []string
 
-	// that of the folder into which sandboxd forks its processes; 0: none
+	// descriptor of the folder into which sandboxd forks its processes; 0: none
 	work int
 
-	// that of the file that swaps out memory of sandboxd's processes; 0: none
+	// descriptor of the file that swaps out memory of sandboxd's processes; 0: none
 	reclaim int
 
 	// folder into which the child is forked; nil: none

@@ -42,12 +42,8 @@ func (d *Driver) runProbe(ctx context.Context, id, hostAddr string) ([]isolation
 		return nil, err
 	}
 
-	out, err := c.do(
-		ctx,
-		http.MethodGet,
-		fmt.Sprintf("/v1/processes/probe/log?stream=stdout&limit=%d", maxProbeAnswer),
-		nil,
-	)
+	out, err := c.do(ctx, http.MethodGet, fmt.Sprintf("/v1/processes/probe/log?stream=stdout&limit=%d", maxProbeAnswer),
+		nil)
 	if err != nil {
 		return nil, err
 	}

@@ -41,13 +41,13 @@ type Step struct {
 	// cores
 	CPU float64
 
-	// of the command with all that it writes
+	// memory of the command, with all that it writes
 	MemoryMiB int
 
 	// processes and threads
 	PIDs int
 
-	// of what it writes
+	// size of what it writes
 	DiskMiB int
 
 	Output io.Writer

@@ -44,7 +44,7 @@ const (
 	// UNIX_DIAG_VFS
 	attrFile = 1
 
-	// of struct unix_diag_msg, before the attributes
+	// size of struct unix_diag_msg, before the attributes
 	answerSize = 16
 )
 

@@ -46,7 +46,7 @@ type Config struct {
 	Lease string  `json:"lease"`
 	CPU   float64 `json:"cpu"`
 
-	// of the sandbox's processes, if the machine has that much
+	// memory of the sandbox's processes, if the machine has that much
 	MemoryMiB int `json:"memory_mib"`
 	HomeMiB   int `json:"home_mib"`
 	TmpMiB    int `json:"tmp_mib"`
@@ -54,7 +54,7 @@ type Config struct {
 	// bound of one tar
 	TreeBytes int64 `json:"tree_bytes"`
 
-	// of the sandbox; of each user where the machine has no cgroups
+	// bound of the sandbox's processes; of those of each user where the machine has no cgroups
 	PIDs int `json:"pids"`
 
 	// the system call filter in the kernel's format
@@ -66,7 +66,7 @@ type Config struct {
 	// base environment of processes
 	Env wire.BaseEnv `json:"env"`
 
-	// of a container; nil: a machine
+	// the image of a container; nil: a machine
 	Image *Image `json:"image"`
 
 	// Entrances are descriptors by which processes enter their cgroups, Counters the folders of the

@@ -50,7 +50,7 @@ func mounts(c Config) error {
 
 // places mounts what every sandbox has, below "/".
 type places struct {
-	// of files that neither the agent nor the verifier may use: sandboxd
+	// owner of the files that neither the agent nor the verifier may use: sandboxd
 	owner           int
 	homeMiB, tmpMiB int
 }

@@ -13,13 +13,13 @@ import (
 
 // Counters are the folders whose files count what a sandbox used. The zero value has none.
 type Counters struct {
-	// of processes for want of memory
+	// folder that counts the processes killed for want of memory
 	Kills string `json:"kills"`
 
-	// those of sandboxd, which Kills counts in version 2 alone
+	// folder that counts those of sandboxd, which Kills counts in version 2 alone
 	Sandboxd string `json:"sandboxd,omitempty"`
 
-	// that was used
+	// folders that count what was used
 	Memory string `json:"memory"`
 	PIDs   string `json:"pids"`
 	CPU    string `json:"cpu"`

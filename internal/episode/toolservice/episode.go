@@ -17,7 +17,7 @@ import (
 
 // Options of an episode.
 type Options struct {
-	// of the sandbox
+	// id of the sandbox
 	ID string
 
 	// the calls are of a client that grades; they have a separate log
@@ -26,7 +26,7 @@ type Options struct {
 	// bound to the sandbox
 	Tools tool.Set
 
-	// of the sandbox
+	// files of the sandbox
 	Files Files
 
 	// nil: the calls are not reported
@@ -51,7 +51,7 @@ type Episode struct {
 	// sets accepting
 	accept func()
 
-	// of running calls
+	// the context of running calls
 	ctx    context.Context
 	cancel context.CancelFunc
 
@@ -68,7 +68,7 @@ type Episode struct {
 	// start of the last of them in the log
 	lastAt time.Time
 
-	// that has joined; "": none
+	// client that has joined; "": none
 	client string
 
 	// start of the episode on this host, or end of the latest call
@@ -91,7 +91,7 @@ type call struct {
 	// closed when the others are final
 	done chan struct{}
 
-	// in the log
+	// place in the log
 	place place
 
 	// it failed to run or to be logged, and may be repeated

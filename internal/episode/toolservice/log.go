@@ -19,7 +19,7 @@ type stepLog struct {
 	mu   sync.Mutex
 	file *os.File
 
-	// of the whole lines
+	// size of the whole lines
 	size int64
 }
 

@@ -18,7 +18,7 @@ import (
 
 // Table is the episodes of a host, by the ids of their sandboxes. It is safe for concurrent use.
 type Table struct {
-	// of the step logs
+	// folder of the step logs
 	dir string
 
 	mu sync.Mutex

@@ -29,7 +29,7 @@ type tree struct {
 type node struct {
 	kind byte
 
-	// of a link
+	// where a link points
 	target   string
 	size     int64
 	mode     int64

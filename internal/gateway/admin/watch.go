@@ -69,12 +69,8 @@ func readWatches(body io.Reader, f *gateway.Feed) error {
 			continue
 		}
 
-		if err := f.Add(
-			c.Watch,
-			c.Route,
-			c.Since,
-			min(time.Duration(c.PauseMS)*time.Millisecond, maxWait),
-		); err != nil {
+		if err := f.Add(c.Watch, c.Route, c.Since,
+			min(time.Duration(c.PauseMS)*time.Millisecond, maxWait)); err != nil {
 			return err
 		}
 	}

@@ -17,7 +17,7 @@ import (
 type work struct {
 	tokens, prompt int
 
-	// before each token
+	// pause before each token
 	pause time.Duration
 }
 

@@ -20,7 +20,7 @@ type load struct {
 	calls, at int
 	stream    bool
 
-	// of the request's prompt
+	// length of the request's prompt
 	words int
 	work  work
 

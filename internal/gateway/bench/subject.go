@@ -27,7 +27,7 @@ var proxyScript []byte
 type subject struct {
 	name string
 
-	// of its /v1, one for each sandbox
+	// URLs of its /v1, one for each sandbox
 	urls  []string
 	cmd   *exec.Cmd
 	stdin io.Closer

@@ -12,10 +12,10 @@ import (
 
 // Request is one call of the agent, ready to be sent upstream.
 type Request struct {
-	// of the endpoint
+	// the dialect of the endpoint
 	*Dialect
 
-	// of the agent; differs if the call is translated
+	// the dialect of the agent; differs if the call is translated
 	Agent *Dialect
 	call  *chat.Call
 
@@ -57,7 +57,7 @@ type Request struct {
 	// a completion sent to SGLang's /generate
 	ByGenerate bool
 
-	// of a chat completion: the ids that are sent beside the messages and are its prompt; nil: the messages are
+	// the ids that a chat completion has beside the messages as its prompt; nil: the messages are its prompt
 	Prompt PromptIDs
 
 	// whether it asks for the routed experts; see AskExperts

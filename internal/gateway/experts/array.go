@@ -13,7 +13,7 @@ import (
 type array struct {
 	rows, layers, topK int
 
-	// of a number, in bytes
+	// size of a number, in bytes
 	size int
 	data []byte
 }

@@ -202,7 +202,7 @@ const EndedHeader = "X-Rolloutd-Ended"
 
 // UpstreamStatus is the status of an upstream.
 type UpstreamStatus struct {
-	// of the weights, as a trainer named them
+	// version of the weights, as a trainer named it
 	Version string `json:"version,omitempty"`
 	Paused  bool   `json:"paused"`
 

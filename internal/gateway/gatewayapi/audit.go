@@ -24,10 +24,10 @@ type AuditRequest struct {
 // AuditReport is what an audit found. Differences are recorded log probabilities less those that the endpoint gave the
 // same tokens again, in nats.
 type AuditReport struct {
-	// that were scored again
+	// number of turns that were scored again
 	Turns int `json:"turns"`
 
-	// of the weights, with what was found of each
+	// versions of the weights, with what was found of each
 	Versions []AuditVersion `json:"versions"`
 
 	// turns that were not scored again, by reason

@@ -41,7 +41,7 @@ type watches struct {
 	// run is active; it ends with the last watch
 	running bool
 
-	// in flight; nil: none
+	// request in flight; nil: none
 	request *watchRequest
 }
 

@@ -26,15 +26,15 @@ type completion struct {
 			ToolCalls []struct{} `json:"tool_calls"`
 		} `json:"message"`
 		Logprobs struct {
-			// of a chat completion
+			// in a chat completion
 			Content []alternative `json:"content"`
 
-			// of a completion
+			// in a completion
 			Top []map[string]float64 `json:"top_logprobs"`
 		} `json:"logprobs"`
 	} `json:"choices"`
 
-	// of a response
+	// in a response
 	Output []struct {
 		Type    string `json:"type"`
 		Content []struct {
@@ -42,7 +42,7 @@ type completion struct {
 		} `json:"content"`
 	} `json:"output"`
 
-	// of a message
+	// in a message
 	Content []struct {
 		Type string `json:"type"`
 	} `json:"content"`

@@ -41,13 +41,9 @@ func (e Endpoint) level(ctx context.Context, r *rollout.EndpointReport, a *answe
 		warn(r, "no_logprobs", "the endpoint returns no log probabilities over %s", e.Dialect.API)
 	case ids != logprobs:
 		r.CaptureLevel = rollout.CaptureLogprobs
-		warn(
-			r,
-			"no_token_ids",
+		warn(r, "no_token_ids",
 			"the endpoint returns %d token ids for %d log probabilities; vLLM wants return_token_ids or --return-tokens-as-token-ids",
-			ids,
-			logprobs,
-		)
+			ids, logprobs)
 	case len(a.Reply.PromptTokenIDs) > 0:
 		r.CaptureLevel = rollout.CaptureTokens
 	case e.Dialect.API != reply.Chat:
@@ -65,20 +61,11 @@ func (e Endpoint) promptLevel(ctx context.Context, r *rollout.EndpointReport, a 
 	prompt, err := e.Prompt(ctx, a.request)
 	switch counted := a.Reply.Usage.PromptTokens; {
 	case err != nil:
-		warn(
-			r,
-			"no_prompt_ids",
-			"the endpoint returns the ids of completions and not of prompts, and its path /tokenize fails: %v",
-			err,
-		)
+		warn(r, "no_prompt_ids",
+			"the endpoint returns the ids of completions and not of prompts, and its path /tokenize fails: %v", err)
 	case counted > 0 && counted != int64(len(prompt)):
-		warn(
-			r,
-			"no_prompt_ids",
-			"the endpoint's path /tokenize returns %d ids for a prompt of %d tokens",
-			len(prompt),
-			counted,
-		)
+		warn(r, "no_prompt_ids",
+			"the endpoint's path /tokenize returns %d ids for a prompt of %d tokens", len(prompt), counted)
 	default:
 		r.CaptureLevel = rollout.CaptureTokens
 	}
@@ -94,11 +81,8 @@ func (e Endpoint) tools(r *rollout.EndpointReport, a *answer) {
 		return
 	default:
 		if supported = decode(e.Dialect.API, a.Raw).callsTool(); !supported {
-			warn(
-				r,
-				"no_tool_call",
-				"asked for a tool call, the model made none; agents need an engine with a parser of its tool calls",
-			)
+			warn(r, "no_tool_call",
+				"asked for a tool call, the model made none; agents need an engine with a parser of its tool calls")
 
 			return
 		}

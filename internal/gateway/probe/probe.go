@@ -17,7 +17,7 @@ import (
 type Endpoint struct {
 	Model rollout.Model
 
-	// of the agent's calls
+	// the dialect of the agent's calls
 	Dialect *dialect.Dialect
 	// Ask makes one call, without retries.
 	Ask func(context.Context, *dialect.Request) *upstream.Result

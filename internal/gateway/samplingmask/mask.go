@@ -17,7 +17,7 @@ type Mask struct {
 	Rows, IDs int
 	Data      []byte
 
-	// of the sampled tokens among those of their rows
+	// log probabilities of the sampled tokens among those of their rows
 	Logprobs []float64
 }
 

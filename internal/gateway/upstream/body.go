@@ -12,7 +12,7 @@ import (
 
 // generateBody reads a whole reply of /generate and returns it as a reply of completions.
 type generateBody struct {
-	// of the engine
+	// the body that the engine sends
 	io.ReadCloser
 
 	// the completion request

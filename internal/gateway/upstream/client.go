@@ -16,7 +16,7 @@ import (
 type Client struct {
 	transport *http.Transport
 
-	// for URLs given by clients
+	// transport for URLs that clients give
 	guarded *http.Transport
 	proxy   func(*http.Request) (*url.URL, error)
 	policy  egress.Policy
@@ -35,7 +35,7 @@ type Client struct {
 	// buffers for ids
 	Prompts BufferPool[int32]
 
-	// of replies
+	// memory of replies
 	memory *membudget.Memory
 }
 

@@ -27,10 +27,9 @@ const engineRest = 15 * time.Second
 // removing an engine moves only the rollouts that it must.
 func EnginesOf(baseURLs, rolloutID string) []string {
 	urls := strings.Split(baseURLs, ",")
-	slices.SortStableFunc(
-		urls,
-		func(a, b string) int { return bytes.Compare(weightOf(a, rolloutID), weightOf(b, rolloutID)) },
-	)
+	slices.SortStableFunc(urls, func(a, b string) int {
+		return bytes.Compare(weightOf(a, rolloutID), weightOf(b, rolloutID))
+	})
 
 	return urls
 }
@@ -147,7 +146,7 @@ type Answered struct {
 
 // answeredEngine is an engine that has answered. Field names are a stored format.
 type answeredEngine struct {
-	// of the first answer
+	// time of the first answer
 	At time.Time `json:"at"`
 
 	// a client gave the address

@@ -21,7 +21,7 @@ type Result struct {
 	Raw   []byte
 	Reply reply.Reply
 
-	// of a complete reply; Raw is without it
+	// the replay of a complete reply; Raw is without it
 	Replay reply.Replay
 
 	// HTTP status of the last try; 0: no answer
@@ -37,7 +37,7 @@ type Result struct {
 	// see gatewayapi.RouteStatus.Owed
 	Owed time.Duration
 
-	// of the last try's reply; zero: none
+	// when the last try's reply began; zero: there was none
 	FirstByte time.Time
 
 	// nil: the reply is complete
@@ -129,7 +129,7 @@ type Problem struct {
 	// the upstream asks for this pause
 	after time.Duration
 
-	// of canceled; limits.ErrCleared and errNoMemory of a try that is repeated
+	// why the call was canceled; limits.ErrCleared or errNoMemory: the try is repeated
 	Cause error
 }
 

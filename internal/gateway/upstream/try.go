@@ -24,7 +24,7 @@ import (
 type target struct {
 	url string
 
-	// of the engine, without /v1
+	// base URL of the engine, without /v1
 	root string
 	key  string
 

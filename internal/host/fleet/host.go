@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// State says whether a host takes new rollouts.
+// State reports whether a host takes new rollouts.
 type State string
 
 // The states of hosts.
@@ -74,5 +74,5 @@ type Page struct {
 // name matches valid names of hosts.
 var name = regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}$`)
 
-// IsName says whether a host can have the name.
+// IsName reports whether a host can have the name.
 func IsName(s string) bool { return name.MatchString(s) }

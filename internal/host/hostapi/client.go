@@ -23,10 +23,10 @@ import (
 const (
 	dialTimeout = 5 * time.Second
 
-	// until the header of an answer
+	// bounds the wait for the header of an answer
 	answerTimeout = 10 * time.Second
 
-	// after which a stream counts as broken
+	// time without a sign after which a stream counts as broken
 	silence = 3 * alive
 
 	// bytes
@@ -42,7 +42,7 @@ type Client struct {
 	store *store.Store
 	token string
 
-	// of the deployment's key
+	// id of the deployment's key
 	keyID string
 	http  *http.Client
 }
@@ -152,12 +152,8 @@ func (c *Client) get(ctx context.Context, host string, t rollout.Target, what st
 		return nil, fault.Wrap(fault.Unavailable, err, "address of host %q", host)
 	}
 
-	return c.call(
-		ctx,
-		at,
-		http.MethodGet,
-		fmt.Sprintf("/rollouts/%s/attempts/%d/%s", url.PathEscape(t.RolloutID), t.Attempt, what),
-	)
+	return c.call(ctx, at, http.MethodGet,
+		fmt.Sprintf("/rollouts/%s/attempts/%d/%s", url.PathEscape(t.RolloutID), t.Attempt, what))
 }
 
 // call sends a request without a body to a host, and returns an answer with status 200.

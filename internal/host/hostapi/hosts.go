@@ -27,7 +27,7 @@ const (
 	// bytes
 	maxStatus = 64 << 10
 
-	// of hosts at once
+	// bounds the hosts that are asked at once
 	maxCalls = 16
 )
 

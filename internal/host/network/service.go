@@ -32,7 +32,7 @@ type Channel interface {
 
 // Service serves the sandboxes of one host. It is safe for concurrent use.
 type Service struct {
-	// of the logs of connections
+	// folder of the logs of connections
 	Dir string
 
 	// what any task may reach

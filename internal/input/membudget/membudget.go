@@ -58,7 +58,7 @@ type Share struct {
 	m    *Memory
 	name string
 
-	// of the member; "": all of that name are one
+	// id of the member; "": all of that name are one
 	id string
 
 	// what a byte counts for

@@ -8,10 +8,10 @@ type Part struct {
 
 	mu sync.Mutex
 
-	// that it holds
+	// bytes that it holds
 	bytes int64
 
-	// of them from the shared memory
+	// bytes of them that are from the shared memory
 	taken int64
 }
 

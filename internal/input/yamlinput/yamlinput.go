@@ -24,7 +24,7 @@ type File struct {
 	// in "no such field of …"
 	Noun string
 
-	// of Type, in "must be …"
+	// what a Type is, in "must be …"
 	Shape string
 	// Secret leaves values out of the errors, since a value may be a misplaced token.
 	Secret bool

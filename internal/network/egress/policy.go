@@ -27,7 +27,7 @@ import (
 type Policy struct {
 	allowed []pattern
 
-	// that allows further hosts; "": gatewaySetting
+	// name of the setting that allows further hosts; "": gatewaySetting
 	setting string
 }
 

@@ -33,7 +33,7 @@ type Limited struct {
 
 	mu sync.Mutex
 
-	// of *conn: at rest and not trusted, the longest first
+	// elements are *conn: those at rest and not trusted, the longest at rest first
 	rest list.List
 }
 

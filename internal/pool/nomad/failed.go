@@ -52,12 +52,12 @@ func kindOf(code int, body string) fault.Kind {
 	}
 }
 
-// unknownPlace says whether Nomad answered that it has no such region or namespace, which it does with status 500.
+// unknownPlace reports whether Nomad answered that it has no such region or namespace, which it does with status 500.
 func unknownPlace(body string) bool {
 	return strings.Contains(body, "No path to region") || strings.Contains(body, "nonexistent namespace")
 }
 
-// handshake says whether one side refused the other's certificate, or does not speak TLS.
+// handshake reports whether one side refused the other's certificate, or does not speak TLS.
 func handshake(err error) bool {
 	var server *tls.CertificateVerificationError
 
@@ -65,7 +65,7 @@ func handshake(err error) bool {
 		strings.Contains(err.Error(), "server gave HTTP response to HTTPS client")
 }
 
-// refusedByServer says whether the server ended the handshake with an alert. Its type is not exported.
+// refusedByServer reports whether the server ended the handshake with an alert. Its type is not exported.
 func refusedByServer(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "remote error"

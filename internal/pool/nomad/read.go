@@ -55,10 +55,9 @@ func groups(s pool.Spec, job *api.Job, allocs []*api.AllocationListStub) (all []
 }
 
 func find(job *api.Job, name string) *api.TaskGroup {
-	i := slices.IndexFunc(
-		job.TaskGroups,
-		func(g *api.TaskGroup) bool { return g != nil && g.Name != nil && *g.Name == name },
-	)
+	i := slices.IndexFunc(job.TaskGroups, func(g *api.TaskGroup) bool {
+		return g != nil && g.Name != nil && *g.Name == name
+	})
 	if i < 0 {
 		return nil
 	}
@@ -77,7 +76,7 @@ func number(name string) (n int) {
 	return n
 }
 
-// wanted says whether the allocation runs or is to run.
+// wanted reports whether the allocation runs or is to run.
 func wanted(a *api.AllocationListStub) bool {
 	live := []string{api.AllocClientStatusPending, api.AllocClientStatusRunning, api.AllocClientStatusUnknown}
 	return a.DesiredStatus == api.AllocDesiredStatusRun && slices.Contains(live, a.ClientStatus)

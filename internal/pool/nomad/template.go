@@ -15,13 +15,13 @@ import (
 
 // Keys of meta.
 const (
-	// of the job
+	// owner of the job
 	metaOwner = "rolloutd_owner"
 
-	// of the job
+	// pool of the job
 	metaPool = "rolloutd_pool"
 
-	// of a group: the digest of its settings
+	// digest of the settings of a group
 	metaTemplate = "rolloutd_template"
 )
 

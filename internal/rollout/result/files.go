@@ -20,7 +20,7 @@ const (
 	// texts in a Result
 	maxFiles = 64
 
-	// of each
+	// bound of each file
 	maxFileChars = 8000
 
 	// names of further files

@@ -22,7 +22,7 @@ type Head struct {
 	Error    string          `json:"error,omitempty"`
 	ExitCode int             `json:"exit_code"`
 
-	// of a client's score; the store has those of a verifier
+	// the rewards of a client's score; the store has those of a verifier
 	Rewards     map[string]float64   `json:"rewards,omitempty"`
 	TurnRewards []rollout.TurnReward `json:"turn_rewards,omitempty"`
 

@@ -119,7 +119,7 @@ func (g *Regrader) Apply(ctx context.Context, r *rollout.Regrade) (*rollout.Grou
 	return refreshGroup(ctx, g.Store, groupID)
 }
 
-// applyLast makes the regrade that was asked for last the rollout's grade, and says whether that is r. Each caller has
+// applyLast makes the regrade that was asked for last the rollout's grade, and reports whether that is r. Each caller has
 // stored its own regrade before, and repeats until what it wrote is the last one: an older one that is written late is
 // written over.
 func (g *Regrader) applyLast(ctx context.Context, r *rollout.Regrade) (groupID string, err error) {

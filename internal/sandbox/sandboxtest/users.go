@@ -26,7 +26,7 @@ func userTests() map[string]func(*testing.T, Harness) {
 	}
 }
 
-// separate says whether this driver gives the users ids of their own. One that does not is judged on the rest.
+// separate reports whether this driver gives the users ids of their own. One that does not is judged on the rest.
 func (p *Place) separate() bool {
 	p.t.Helper()
 	info, err := p.Info(p.t.Context())

@@ -109,7 +109,7 @@ func Changes(root string, folders, except []string, since time.Time) ([]wire.Cha
 type changes struct {
 	since time.Time
 
-	// of the root file system's folders
+	// device of the root file system's folders
 	dev uint64
 
 	// files that may still be looked at

@@ -34,7 +34,7 @@ type unpacker struct {
 	meter *meter
 	names Names
 
-	// of the last entry, since entries of one directory usually follow each other
+	// folder of the last entry, since entries of one directory usually follow each other
 	parent     *dir
 	parentName string
 

@@ -16,7 +16,7 @@ type Source struct {
 	path string
 	dir  *dir
 
-	// in dir; "": all of it
+	// file in dir; "": all of it
 	file  string
 	names Names
 	more  []added

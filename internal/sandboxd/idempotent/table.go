@@ -33,7 +33,7 @@ type Table[R any] struct {
 	mu    sync.Mutex
 	calls map[string]*call[R]
 
-	// of the kept results
+	// size of the kept results
 	bytes int
 
 	// number of ended calls
@@ -50,7 +50,7 @@ type keptResult struct {
 
 // call is one call under its id.
 type call[R any] struct {
-	// of the request
+	// digest of the request
 	digest [sha256.Size]byte
 	cancel context.CancelFunc
 

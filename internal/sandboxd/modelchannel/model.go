@@ -31,16 +31,16 @@ const (
 	// bytes of all unanswered calls; more wait
 	maxHeldBodies = 96 << 20
 
-	// in flight; more wait
+	// bound of calls in flight; more wait
 	maxCalls = 64
 
-	// of processes of the sandbox; more are not accepted yet
+	// bound of connections by processes of the sandbox; more are not accepted yet
 	MaxConnections = 256
 
 	// bytes
 	MaxHeader = 64 << 10
 
-	// for a body to arrive
+	// bounds the arrival of a body
 	bodyTime = 60 * time.Second
 	// maxResets bounds how often a call is repeated on a working connection: then the gateway has a fault,
 	// which endless repetition would hide.

@@ -90,7 +90,7 @@ func allowExec(path string, ruleset int) error {
 	attr := unix.LandlockPathBeneathAttr{Allowed_access: unix.LANDLOCK_ACCESS_FS_EXECUTE, Parent_fd: int32(fd)}
 	_, _, errno := unix.RawSyscall6(unix.SYS_LANDLOCK_ADD_RULE, uintptr(ruleset), unix.LANDLOCK_RULE_PATH_BENEATH,
 		uintptr(unsafe.Pointer(&attr)), 0, 0, 0)
-	// of a kind that holds no programs, as in /proc
+	// EBADFD: the file system is of a kind that holds no programs, as in /proc
 	if errno != 0 && errno != unix.EBADFD {
 		return fmt.Errorf("%s: %w", path, errno)
 	}

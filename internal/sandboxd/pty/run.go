@@ -17,10 +17,10 @@ const keepOutput = 32 << 10
 
 // Time limits of the shell itself.
 const (
-	// to show its first prompt
+	// bounds the wait for the first prompt
 	promptTime = 20 * time.Second
 
-	// to show a prompt after an interrupt
+	// bounds the wait for a prompt after an interrupt
 	interruptTime = 2 * time.Second
 )
 

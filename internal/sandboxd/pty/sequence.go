@@ -38,7 +38,7 @@ type sequence struct {
 	// characters of a control sequence after ESC [
 	length int
 
-	// of its current number
+	// digits of its current number
 	digits int
 
 	// it changes only the cursor's line, and does not move the cursor

@@ -68,7 +68,7 @@ type session struct {
 	// the shell is at its prompt
 	idle bool
 
-	// of the last command
+	// exit code of the last command
 	exitCode int
 	cols     int
 	rows     int

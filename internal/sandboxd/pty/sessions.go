@@ -17,7 +17,7 @@ import (
 const (
 	maxSessions = 8
 
-	// of one call
+	// bounds one call
 	maxTime = time.Hour
 )
 

@@ -163,7 +163,7 @@ func (s surroundings) belongsToWork(argv []string) bool {
 	case slices.Contains(fileTools, name):
 		return !s.changesOwnImage(args) && !slices.ContainsFunc(args, func(arg string) bool { return s.placeOf(arg) == ofVerifier })
 	case name == "git" && slices.Equal(args[:min(len(args), 1)], []string{"apply"}) && s.placeOf(s.dir) == ofVerifier:
-		// of a patch it runs nothing, and changes nothing outside of the repository
+		// it runs nothing of a patch, and changes nothing outside of the repository
 		return false
 	}
 

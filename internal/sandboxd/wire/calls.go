@@ -93,7 +93,7 @@ type PTYAnswer struct {
 	// Output is the output of PTYRun's command, with its control sequences.
 	Output Output `json:"output,omitzero"`
 
-	// of the command, or of the shell if it Ended
+	// exit code of the command, or of the shell if it Ended
 	ExitCode int  `json:"exit_code"`
 	TimedOut bool `json:"timed_out,omitempty"`
 

@@ -160,7 +160,7 @@ const (
 	AgentHome    = "/home/user"
 	AgentWorkdir = AgentHome + "/workdir"
 
-	// of temporary files, where every user makes them
+	// folder of temporary files, where every user makes them
 	Tmp = "/tmp"
 
 	// graded folders 0, 1 and so on of the image
@@ -190,7 +190,7 @@ type Change struct {
 	// a folder that fits a tar, and that the agent's user can read
 	Folder bool `json:"folder,omitempty"`
 
-	// of its files, changed or not
+	// size of its files, changed or not
 	Bytes int64 `json:"bytes,omitempty"`
 }
 

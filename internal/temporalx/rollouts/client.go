@@ -65,7 +65,7 @@ const startBound = time.Minute
 type Client struct {
 	temporal Temporal
 
-	// of the workflows that it starts
+	// queue of the workflows that it starts
 	queue    string
 	store    *store.Store
 	payloads converter.DataConverter
@@ -109,7 +109,7 @@ func (c *Client) start(ctx context.Context, spec rollout.Spec) (rollout.State, e
 	}
 
 	spec, err = c.byReference(ctx, spec)
-	// of an existing rollout the uploads may be gone
+	// the uploads of an existing rollout may be gone
 	if err != nil {
 		if s, missing := c.existing(ctx, spec.ID); missing == nil {
 			return s, nil

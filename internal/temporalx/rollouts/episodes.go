@@ -63,12 +63,9 @@ func NewEpisodes(c *Client, token string) *Episodes {
 // Ready waits until the episode takes calls, and returns its status. An episode that takes no more calls is
 // a fault.Conflict.
 func (e *Episodes) Ready(ctx context.Context, id string) (episode.Status, error) {
-	return at(
-		ctx,
-		e,
-		id,
-		func(p servicePlace) (episode.Status, error) { return p.service.Status(ctx, p.sandbox, openWait) },
-	)
+	return at(ctx, e, id, func(p servicePlace) (episode.Status, error) {
+		return p.service.Status(ctx, p.sandbox, openWait)
+	})
 }
 
 // Status returns the status of an episode that takes calls, without a wait for one that does not, or whose host does not
@@ -94,24 +91,18 @@ func (e *Episodes) Call(ctx context.Context, id string, c episode.Call) (episode
 
 // Submit ends the episode on its client's behalf.
 func (e *Episodes) Submit(ctx context.Context, id string, c episode.Call) error {
-	_, err := at(
-		ctx,
-		e,
-		id,
-		func(p servicePlace) (struct{}, error) { return struct{}{}, p.service.Submit(ctx, p.sandbox, c) },
-	)
+	_, err := at(ctx, e, id, func(p servicePlace) (struct{}, error) {
+		return struct{}{}, p.service.Submit(ctx, p.sandbox, c)
+	})
 
 	return err
 }
 
 // Join makes client the only client whose calls are taken.
 func (e *Episodes) Join(ctx context.Context, id, client string) (episode.Status, error) {
-	return at(
-		ctx,
-		e,
-		id,
-		func(p servicePlace) (episode.Status, error) { return p.service.Join(ctx, p.sandbox, client) },
-	)
+	return at(ctx, e, id, func(p servicePlace) (episode.Status, error) {
+		return p.service.Join(ctx, p.sandbox, client)
+	})
 }
 
 // List lists a folder of the episode's sandbox.

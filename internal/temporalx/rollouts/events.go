@@ -69,7 +69,7 @@ type follower struct {
 	// whether the workflow ran when the state was read
 	running bool
 
-	// of the workflow's history before the state was read
+	// length of the workflow's history before the state was read
 	length int64
 
 	// the reason that was sent last

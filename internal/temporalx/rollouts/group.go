@@ -103,13 +103,13 @@ func (c *Client) AbortGroup(ctx context.Context, id, reason string) (bool, error
 
 // WaitGroup returns the state of a group once it has ended, or ctx's error.
 func (c *Client) WaitGroup(ctx context.Context, id string) (rollout.GroupState, error) {
-	for begun := time.Now(); ; {
+	for started := time.Now(); ; {
 		s, err := c.Group(ctx, id)
 		if err != nil && (!fault.Is(err, fault.Unavailable) || ctx.Err() != nil) || err == nil && s.Done() {
 			return s, err
 		}
 
-		c.pollGroup(ctx, id, pollTime(time.Since(begun)))
+		c.pollGroup(ctx, id, pollTime(time.Since(started)))
 
 		if ctx.Err() != nil {
 			return s, ctx.Err()

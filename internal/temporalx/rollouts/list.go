@@ -136,7 +136,7 @@ func (c *Client) describe(ctx context.Context, all []rollout.Listed) {
 	_ = group.Wait()
 }
 
-// carries says whether a rollout has exactly these labels; the query may match more rollouts.
+// carries reports whether a rollout has exactly these labels; the query may match more rollouts.
 func carries(w *workflowpb.WorkflowExecutionInfo, labels []label) bool {
 	fields := w.GetSearchAttributes().GetIndexedFields()
 

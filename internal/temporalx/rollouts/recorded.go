@@ -77,7 +77,7 @@ type recording struct {
 	state   rollout.State
 	started bool
 
-	// of the last event
+	// time of the last event
 	last time.Time
 
 	// the events that schedule the activities of the present attempt

@@ -108,13 +108,9 @@ func (c *Client) checkSaved(ctx context.Context, spec rollout.RegradeSpec) error
 		}
 
 		if !saved {
-			return fault.New(
-				fault.Conflict,
+			return fault.New(fault.Conflict,
 				"rollout %s cannot be graded again: attempt %d has no saved work (%s): it could not be packed, or was not kept",
-				spec.RolloutID,
-				part.Attempt,
-				name,
-			)
+				spec.RolloutID, part.Attempt, name)
 		}
 	}
 
@@ -176,13 +172,13 @@ func (c *Client) RegradeState(ctx context.Context, id, regradeID string) (rollou
 
 // WaitRegrade returns a regrade once it has ended, or as it is when ctx ends.
 func (c *Client) WaitRegrade(ctx context.Context, id, regradeID string) (rollout.Regrade, error) {
-	for begun := time.Now(); ; {
+	for started := time.Now(); ; {
 		r, err := c.lastRegradeState(ctx, id, regradeID)
 		if err != nil || r.Done() || ctx.Err() != nil {
 			return r, err
 		}
 
-		slice, cancel := context.WithTimeout(ctx, pollTime(time.Since(begun)))
+		slice, cancel := context.WithTimeout(ctx, pollTime(time.Since(started)))
 		if err := c.untilClosed(slice, rollout.RegradeWorkflowID(id, regradeID)); err != nil && slice.Err() == nil {
 			// the workflow failed, or Temporal does not answer: do not poll at once
 			_ = clock.Sleep(slice, time.Second)

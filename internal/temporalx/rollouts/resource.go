@@ -15,11 +15,11 @@ import (
 // resource is a kind of workflow beside rollouts, with an input I, whose last state S is in the store:
 // groups, producers.
 type resource[I, S any] struct {
-	// in messages
+	// name in messages
 	name       string
 	workflowID func(id string) string
 
-	// of its state in the store
+	// key of its state in the store
 	key func(id string) string
 
 	// bytes of its state
@@ -70,11 +70,11 @@ func (r resource[I, S]) running(
 		return s, err
 	}
 
-	input, begun, err := c.inputBeforeStart(ctx, r.workflowID(id))
+	input, started, err := c.inputBeforeStart(ctx, r.workflowID(id))
 	switch {
 	case err != nil:
 		return none, err
-	case begun:
+	case started:
 		return none, fault.New(fault.Unavailable, "no worker answers for %s %q: its state is not known until one does",
 			r.name, id)
 	}

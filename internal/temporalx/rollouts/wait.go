@@ -41,10 +41,10 @@ func pollTime(waited time.Duration) time.Duration { return min(max(waited/8, sho
 // and must not change it. A workflow that was terminated or failed leaves no result; its rollout is
 // reported as infra_failed. Open reads the whole result.
 func (c *Client) Wait(ctx context.Context, id string) (rollout.Result, error) {
-	for begun := time.Now(); ; {
+	for started := time.Now(); ; {
 		polled := time.Now()
 
-		completed, _ := shared(ctx, &c.polls, id, pollTime(time.Since(begun)), func(ctx context.Context) (bool, error) {
+		completed, _ := shared(ctx, &c.polls, id, pollTime(time.Since(started)), func(ctx context.Context) (bool, error) {
 			return c.untilClosed(ctx, rollout.WorkflowID(id)) == nil, nil
 		})
 		if completed {
@@ -74,7 +74,7 @@ func (c *Client) Wait(ctx context.Context, id string) (rollout.Result, error) {
 // readStatus returns the status of the workflow. It waits for a Temporal that is busy or restarts, since rollouts
 // continue afterwards.
 func (c *Client) readStatus(ctx context.Context, id string) (enumspb.WorkflowExecutionStatus, error) {
-	for begun := time.Now(); ; _ = clock.Sleep(ctx, time.Second) {
+	for started := time.Now(); ; _ = clock.Sleep(ctx, time.Second) {
 		status, err := shared(
 			ctx,
 			&c.looks,
@@ -85,13 +85,13 @@ func (c *Client) readStatus(ctx context.Context, id string) (enumspb.WorkflowExe
 				return d.GetWorkflowExecutionInfo().GetStatus(), err
 			},
 		)
-		if err == nil || ctx.Err() != nil || !transient(err) || time.Since(begun) > outage {
+		if err == nil || ctx.Err() != nil || !transient(err) || time.Since(started) > outage {
 			return status, err
 		}
 	}
 }
 
-// transient says whether an error of Temporal is caused by its state rather than by the request.
+// transient reports whether an error of Temporal is caused by its state rather than by the request.
 func transient(err error) bool {
 	var (
 		down *serviceerror.Unavailable
@@ -130,13 +130,9 @@ func (c *Client) past(ctx context.Context, id string) (rollout.Result, error) {
 
 // result fetches the result once for all concurrent callers: a decoded result is many times its size in JSON.
 func (c *Client) result(ctx context.Context, id string) (rollout.Result, error) {
-	return shared(
-		ctx,
-		&c.results,
-		id,
-		resultBound,
-		func(ctx context.Context) (rollout.Result, error) { return c.fetch(ctx, id) },
-	)
+	return shared(ctx, &c.results, id, resultBound, func(ctx context.Context) (rollout.Result, error) {
+		return c.fetch(ctx, id)
+	})
 }
 
 // fetch reads the head of a result, or takes it from the whole result if there is no head.

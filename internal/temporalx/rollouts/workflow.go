@@ -72,7 +72,7 @@ func query[T any](ctx context.Context, c *Client, workflowID string) (state T, a
 	return state, err == nil, classify(err, "query %s", workflowID)
 }
 
-// unanswered says whether no worker answered the query.
+// unanswered reports whether no worker answered the query.
 func unanswered(querying context.Context, err error) bool {
 	var notReady *serviceerror.WorkflowNotReady
 	// the server may time out before us

@@ -8,7 +8,7 @@ type Numbers struct {
 	// Of a rollout that has ended.
 	Attempts *int `json:"attempts,omitempty"`
 
-	// of the last attempt
+	// turns of the last attempt
 	Turns *int `json:"turns,omitempty"`
 
 	// the turns of Usage

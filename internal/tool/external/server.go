@@ -39,13 +39,13 @@ const (
 
 // Options of a Server.
 type Options struct {
-	// in messages
+	// name in messages
 	Name string
 
 	// prefix of the name of each tool
 	Prefix string
 
-	// of one call, without the wait for a slot; 0: DefaultTimeout
+	// bounds one call, without the wait for a slot; 0: DefaultTimeout
 	Timeout time.Duration
 
 	// parallel calls; more wait. 0: DefaultConcurrency
@@ -140,11 +140,11 @@ func (s *Server) List(ctx context.Context) ([]tool.Definition, error) {
 	within, cancel := context.WithTimeout(ctx, listTime)
 	defer cancel()
 
-	begun := time.Now()
+	started := time.Now()
 
 	tools, err := s.remote.list(within)
 	if err != nil {
-		return s.listFailed(ctx, known, time.Since(begun), err)
+		return s.listFailed(ctx, known, time.Since(started), err)
 	}
 
 	tools = s.usable(ctx, tools)

@@ -108,7 +108,7 @@ type executeAnswer struct {
 	Metadata json.RawMessage `json:"metadata"`
 	UniqID   string          `json:"uniq_id"`
 
-	// of a refused request
+	// why the request was refused
 	Detail json.RawMessage `json:"detail"`
 }
 

@@ -12,7 +12,7 @@ import (
 type file struct {
 	definition tool.Definition
 
-	// of the file tool
+	// name of the file tool
 	name string
 }
 

@@ -22,7 +22,7 @@ const (
 	DefaultTimeout = 2 * time.Minute
 	maxTimeout     = 10 * time.Minute
 
-	// of one source
+	// bounds the listing of one source
 	listTime = 10 * time.Second
 )
 

@@ -129,7 +129,7 @@ func (t *ATIF) message(raw json.RawMessage) {
 		Type   string
 		CallID string `json:"tool_call_id"`
 
-		// of a response
+		// the id in a response
 		Item   string `json:"call_id"`
 		Output json.RawMessage
 	}
@@ -175,15 +175,15 @@ func (t *ATIF) observe(callID, content string) {
 
 // turn adds a reply.
 func (t *ATIF) turn(turn *rollout.Turn) {
-	said := ReplyOf(turn)
+	reply := ReplyOf(turn)
 	if t.Agent.Model == "" {
 		t.Agent.Model = ContentText(rawjson.MemberOf(turn.Request, "model"))
 	}
 
 	s := step{
-		ID: len(t.Steps) + 1, Source: "agent", Message: said.Text, Calls: 1,
+		ID: len(t.Steps) + 1, Source: "agent", Message: reply.Text, Calls: 1,
 		Timestamp: time.UnixMicro(int64(turn.Timestamp * 1e6)).UTC().Format(time.RFC3339Nano),
-		Reasoning: ContentText(rawjson.MemberOf(said.Message, "reasoning_content")),
+		Reasoning: ContentText(rawjson.MemberOf(reply.Message, "reasoning_content")),
 		Metrics: &metrics{
 			Prompt:        turn.Usage.PromptTokens,
 			Completion:    turn.Usage.CompletionTokens,
@@ -194,7 +194,7 @@ func (t *ATIF) turn(turn *rollout.Turn) {
 			Logprobs:      turn.PerTokenLogps,
 		},
 	}
-	for _, c := range said.Calls {
+	for _, c := range reply.Calls {
 		s.ToolCalls = append(s.ToolCalls, call{ID: c.ID, Name: c.Name, Arguments: argumentsOf(c.Arguments)})
 	}
 

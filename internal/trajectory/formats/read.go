@@ -39,7 +39,7 @@ const MaxArrayBytes = 96 << 20
 
 // Bytes returns the memory of the arrays.
 func (t *Turns) Bytes() int64 {
-	// of a turn, about
+	// the rough size of a turn
 	const numbers, words = 11 * 8, 8 * 32
 	return t.listBytes() + int64(len(t.turn))*(numbers+words)
 }

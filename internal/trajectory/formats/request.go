@@ -15,7 +15,7 @@ type Request struct {
 	// as the agent declared them; nil: none
 	Tools []json.RawMessage
 
-	// of the messages, in bytes
+	// size of the messages, in bytes
 	Size int
 }
 

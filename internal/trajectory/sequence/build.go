@@ -60,7 +60,7 @@ type Builder struct {
 	// lineage → index of its newest sequence
 	open map[string]int
 
-	// of all sequences
+	// number of the tokens of all sequences
 	tokens int
 
 	experts expertBook

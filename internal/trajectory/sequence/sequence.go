@@ -12,7 +12,7 @@ type Sequence struct {
 	// see rollout.Turn
 	Lineage string `json:"lineage"`
 
-	// of the first turn: auxiliary for a summary
+	// branch of the first turn: auxiliary for a summary
 	Branch   rollout.Branch `json:"branch"`
 	TokenIDs []int32        `json:"token_ids"`
 	// LossMask is 1 for a token to train on, which the policy sampled, and 0 for every other token.

@@ -48,15 +48,15 @@ type Alternative struct {
 type recorded struct {
 	Choices []struct {
 		Logprobs struct {
-			// of a chat completion
+			// in a chat completion
 			Content []position `json:"content"`
 
-			// of a completion
+			// in a completion
 			Top []map[string]*float64 `json:"top_logprobs"`
 		} `json:"logprobs"`
 	} `json:"choices"`
 
-	// of a response
+	// in a response
 	Output []struct {
 		Content []struct {
 			Logprobs []position `json:"logprobs"`

@@ -52,7 +52,7 @@ type reply struct {
 	// numbers of the tokens' texts; shorter than the reply: the others have none
 	texts []int32
 
-	// of all its tokens, or of none
+	// log probabilities of all its tokens, or of none
 	logprobs []float64
 }
 

@@ -91,7 +91,7 @@ type tokenBlock struct {
 	Texts []int32
 	Text  []string
 
-	// of the tokens that are Sampled
+	// which tokens are sampled, and the log probabilities of those
 	Sampled  []bool
 	Logprobs []float64
 }

@@ -34,7 +34,7 @@ type Page struct {
 type Range struct {
 	Part
 
-	// of Text within the whole text, in bytes
+	// place of Text within the whole text, in bytes
 	Offset int `json:"offset"`
 	Next   int `json:"next,omitempty"`
 }

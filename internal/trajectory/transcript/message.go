@@ -22,7 +22,7 @@ type message struct {
 	Thoughts  json.RawMessage `json:"reasoning_content"`
 	Reasoning json.RawMessage
 
-	// of an item
+	// id of the call of an item
 	CallID    string `json:"call_id"`
 	Name      string
 	Arguments json.RawMessage
@@ -36,12 +36,12 @@ type block struct {
 	Text     string
 	Thinking string
 
-	// of a tool call
+	// id of a tool call
 	ID    string
 	Name  string
 	Input json.RawMessage
 
-	// of a tool's result
+	// id of the call of a tool's result
 	ToolUseID string `json:"tool_use_id"`
 	Content   json.RawMessage
 }

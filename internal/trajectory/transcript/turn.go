@@ -57,10 +57,10 @@ type Turn struct {
 type Part struct {
 	Kind PartKind `json:"kind"`
 
-	// of a tool call and of its result
+	// id of a tool call, also in its result
 	CallID string `json:"call_id,omitempty"`
 
-	// of the tool
+	// name of the tool
 	Name string `json:"name,omitempty"`
 
 	// Text is the text, or its beginning. The arguments of a tool call are a JSON text.

@@ -16,7 +16,7 @@ type Options struct {
 	// "" is DefaultVersion
 	Version string
 
-	// of the sandboxes, as GOOS/GOARCH; "" is this host's
+	// platform of the sandboxes, as GOOS/GOARCH; "" is this host's
 	Platform string
 
 	// nil: the supported ones

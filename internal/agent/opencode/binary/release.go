@@ -14,10 +14,10 @@ const DefaultVersion = "1.18.33"
 type Release struct {
 	Version, Platform string
 
-	// of npm
+	// name of the npm package
 	Package string
 
-	// of bin/opencode in the package
+	// digest of bin/opencode in the package
 	SHA256 string
 }
 
@@ -46,11 +46,7 @@ func (c *Cache) find() (Release, error) {
 
 	slices.Sort(known)
 
-	return Release{}, fault.New(
-		fault.Invalid,
+	return Release{}, fault.New(fault.Invalid,
 		"opencode %s for %s is not supported: no checksum is pinned for it (supported: %s); run the worker on, or with sandboxes of, a supported platform",
-		c.opts.Version,
-		c.opts.Platform,
-		strings.Join(known, ", "),
-	)
+		c.opts.Version, c.opts.Platform, strings.Join(known, ", "))
 }

@@ -20,7 +20,7 @@ type block struct {
 	Input     json.RawMessage `json:"input"`
 	ToolUseID string          `json:"tool_use_id"`
 
-	// of a tool's result
+	// content of a tool's result
 	Content  json.RawMessage `json:"content"`
 	Thinking string          `json:"thinking"`
 }

@@ -11,7 +11,7 @@ import (
 // as raw JSON, or as the text between a string's quotes, so that texts are joined and written without being
 // decoded.
 type Completion struct {
-	// of Completions: text, and logprobs in columns
+	// a completion in the older API Completions: text, and logprobs in columns
 	legacy bool
 
 	// without the engine's tokens
@@ -38,11 +38,11 @@ type Completion struct {
 	// there was a choice
 	answered bool
 
-	// of tool calls, until the reply is read
+	// pieces of tool calls, until the reply is read
 	pieces []reply.CallPiece
 	calls  []reply.ToolCall
 
-	// of function_call, which OpenAI's API had before tools; it has no id
+	// pieces of function_call, which OpenAI's API had before tools; it has no id
 	functions []reply.CallPiece
 
 	// nil: none

@@ -26,10 +26,10 @@ type outputText struct {
 
 // responseFlow describes a text that a stream sends in pieces: a member of the item, or of one of its parts.
 type responseFlow struct {
-	// of a piece
+	// name of the event of a piece
 	event string
 
-	// of a part: its list, and the name of its index in the event
+	// of a part: the list that has it, and the name of its index in the event
 	list, number string
 
 	// the part's type, and the member with the text

@@ -76,7 +76,7 @@ type draft struct {
 	// a piece after the first has the name
 	named bool
 
-	// of the first parts
+	// the scan of the first parts
 	object scan
 
 	// their number

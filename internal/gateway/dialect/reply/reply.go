@@ -52,7 +52,7 @@ type Reply struct {
 	// Odd: the reply may contain NaN or Infinity, which few JSON readers accept; see Finite.
 	Odd bool
 
-	// of chat completions, and of completions as far as they have it
+	// the reader of chat completions, and of completions as far as they have the same members
 	shape
 
 	// events that only keep the connection alive
@@ -74,7 +74,7 @@ type Reply struct {
 	// the API's end mark came
 	over bool
 
-	// of Messages: the stop reason, until the end mark confirms it
+	// the stop reason of Messages, until the end mark confirms it
 	stop  string
 	input input
 }

@@ -19,7 +19,7 @@ type shape struct {
 
 	calls CallShape
 
-	// of the choice that is read
+	// index of the choice that is read
 	index []byte
 
 	// there was a text, a thought, a refusal or a tool call

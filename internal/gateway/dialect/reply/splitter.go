@@ -27,7 +27,7 @@ type SSESplitter struct {
 	// start of the latest event; it ends at Line
 	From int
 
-	// of the incomplete event
+	// data of the incomplete event
 	data []byte
 
 	// lines of data

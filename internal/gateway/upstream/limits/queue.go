@@ -11,7 +11,7 @@ type pass struct {
 	// closed on admission; nil: admitted at once
 	ready chan struct{}
 
-	// of the request; also ends when the upstream is cleared
+	// the request's context; it also ends when the upstream is cleared
 	Ctx    context.Context
 	cancel context.CancelCauseFunc
 
