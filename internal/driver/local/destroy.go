@@ -68,12 +68,6 @@ func (d *Driver) killSandbox(ctx context.Context, dir string, s state) error {
 	}
 
 	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
-		if first, ok := readInit(dir); ok {
-			if err := first.kill(); err != nil {
-				return err
-			}
-		}
-
 		living, err := alive(ctx, dir)
 		if err != nil {
 			return err
@@ -81,6 +75,13 @@ func (d *Driver) killSandbox(ctx context.Context, dir string, s state) error {
 
 		if !living {
 			return dropVolumes(dir)
+		}
+		// Only that of a living sandbox is sure to be its own: after a restart of the machine, or of the container of this
+		// process, another sandbox may have its number and the number of its namespace.
+		if first, ok := readInit(dir); ok {
+			if err := first.kill(); err != nil {
+				return err
+			}
 		}
 
 		if err := clock.Sleep(ctx, pause); err != nil {

@@ -167,6 +167,37 @@ func TestIncompleteSandboxes(t *testing.T) {
 	}
 }
 
+// A sandbox that died with its machine is not taken for another one, whose first process has got the numbers of the dead
+// one's: it has no full folders, and its end does not end the other.
+func TestNumbersOfADeadSandbox(t *testing.T) {
+	t.Parallel()
+
+	dir := t.TempDir()
+	d := open(t, local.Options{Dir: dir})
+	p := sandboxtest.New(t, d, driver.Spec{})
+
+	numbers, err := os.ReadFile(filepath.Join(d.Folder(p.ID()), "bwrap.json"))
+	require.NoError(t, err)
+	require.NoError(t, os.Mkdir(d.Folder("dead"), 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(d.Folder("dead"), "bwrap.json"), numbers, 0o600))
+
+	require.NotZero(t, p.Bash("cat /dev/zero > /tmp/full").ExitCode)
+
+	full := map[string]bool{}
+
+	for _, id := range []string{p.ID(), "dead"} {
+		u, err := d.Inspect(t.Context(), id)
+		require.NoError(t, err)
+
+		full[id] = len(u.FullFolders) > 0
+	}
+
+	require.Equal(t, map[string]bool{p.ID(): true, "dead": false}, full)
+
+	require.NoError(t, d.Destroy(t.Context(), "dead"))
+	require.Equal(t, "ok\n", p.Bash("echo ok").Stdout)
+}
+
 // A creator that is killed between the start of the sandbox and the end of Create may leave a sandbox that
 // never answers, or whose processes see each other. The next Create replaces such a sandbox. It keeps a
 // finished one.

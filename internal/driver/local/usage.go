@@ -13,7 +13,7 @@ import (
 )
 
 // Inspect implements driver.Inspector. It knows a sandbox that died by itself for an hour, and no destroyed one.
-func (d *Driver) Inspect(_ context.Context, id string) (driver.Usage, error) {
+func (d *Driver) Inspect(ctx context.Context, id string) (driver.Usage, error) {
 	dir := d.path(id)
 	if !exists(dir) {
 		return driver.Usage{}, fault.New(fault.SandboxLost, "sandbox %q is gone", id)
@@ -29,7 +29,9 @@ func (d *Driver) Inspect(_ context.Context, id string) (driver.Usage, error) {
 	}
 
 	u := d.usage(s)
-	if first, ok := readInit(dir); ok {
+	// the numbers of a dead one may be another sandbox's, see killSandbox
+	living, err := alive(ctx, dir)
+	if first, ok := readInit(dir); ok && living && err == nil {
 		u.FullFolders = first.fullFolders()
 	}
 
