@@ -57,8 +57,8 @@ type Builder struct {
 	choice Choice
 	done   Trajectory
 
-	// lineage → index of its newest sequence
-	open map[string]int
+	// lineage → indices of the sequences that a turn may continue, that of its newest turn last
+	open map[string][]int
 
 	// number of the tokens of all sequences
 	tokens int
@@ -72,7 +72,7 @@ func NewBuilder(choice Choice) (*Builder, error) {
 		return nil, err
 	}
 
-	return &Builder{choice: choice, open: map[string]int{}, done: Trajectory{Skipped: map[Skip]int{}}}, nil
+	return &Builder{choice: choice, open: map[string][]int{}, done: Trajectory{Skipped: map[Skip]int{}}}, nil
 }
 
 // Build returns the trajectory of all turns of a rollout.
@@ -91,8 +91,8 @@ func Build(turns []rollout.Turn, choice Choice) (Trajectory, error) {
 	return b.Trajectory(), nil
 }
 
-// Add adds the next turn. The turn joins a sequence only if its prompt begins with exactly the tokens and images of
-// the sequence; otherwise it begins a new sequence. A turn whose lists have different lengths is a
+// Add adds the next turn. The turn joins a sequence of its lineage only if its prompt begins with exactly the tokens and
+// images of the sequence; otherwise it begins a new sequence. A turn whose lists have different lengths is a
 // fault.Invalid, because its log probabilities cannot be matched to its tokens.
 func (b *Builder) Add(t *rollout.Turn) error {
 	b.done.Turns++
@@ -152,29 +152,56 @@ func (b *Builder) skip(t *rollout.Turn) Skip {
 	return ""
 }
 
-// sequenceFor finds the sequence that the turn continues, or begins one. A summary is a conversation of one call.
+// maxOpen bounds the sequences of a lineage that a turn may continue, to those of the newest turns.
+const maxOpen = 16
+
+// sequenceFor finds the sequence that the turn continues, or begins one. Agents without sessions have several
+// conversations at once, such as those of subagents, so it need not be that of the turn before. A summary is a
+// conversation of one call.
 func (b *Builder) sequenceFor(t *rollout.Turn) *Sequence {
 	if t.Kind == rollout.KindSummary {
 		return b.addSequence(t)
 	}
 
-	if i, ok := b.open[t.Lineage]; ok {
-		s := &b.done.Sequences[i]
+	open := b.open[t.Lineage]
 
-		at := CommonTokens(s.TokenIDs, s.Images, t)
-		if at == len(s.TokenIDs) {
+	for n, i := range slices.Backward(open) {
+		if s := &b.done.Sequences[i]; s.continuedBy(t) {
+			// others have come in between
+			s.End, s.Break = EndOfTrace, nil
+
+			b.open[t.Lineage] = append(slices.Delete(open, n, n+1), i)
+
 			return s
-		}
-
-		s.End, s.Break = EndPrefixBreak, &rollout.PrefixBreak{AfterTurn: s.Spans[len(s.Spans)-1].Turn, At: at}
-		if s.Branch == rollout.BranchRoot && t.Branch == rollout.BranchCompacted {
-			s.End = EndCompacted
 		}
 	}
 
-	b.open[t.Lineage] = len(b.done.Sequences)
+	if len(open) > 0 {
+		b.done.Sequences[open[len(open)-1]].endBefore(t)
+	}
+
+	b.open[t.Lineage] = append(open[max(0, len(open)-maxOpen+1):], len(b.done.Sequences))
 
 	return b.addSequence(t)
+}
+
+// continuedBy reports whether a turn's prompt begins with exactly the tokens and images of the sequence.
+func (s *Sequence) continuedBy(t *rollout.Turn) bool {
+	n := len(s.TokenIDs)
+
+	// most others differ in the last token
+	return n <= len(t.PromptTokenIDs) && t.PromptTokenIDs[n-1] == s.TokenIDs[n-1] && CommonTokens(s.TokenIDs, s.Images, t) == n
+}
+
+// endBefore ends the sequence before a turn of its lineage that does not continue it.
+func (s *Sequence) endBefore(t *rollout.Turn) {
+	s.End, s.Break = EndPrefixBreak, &rollout.PrefixBreak{
+		AfterTurn: s.Spans[len(s.Spans)-1].Turn, At: CommonTokens(s.TokenIDs, s.Images, t),
+	}
+
+	if s.Branch == rollout.BranchRoot && t.Branch == rollout.BranchCompacted {
+		s.End = EndCompacted
+	}
 }
 
 // addSequence adds a sequence, which begins with the turn.

@@ -87,6 +87,35 @@ func TestSequenceEndsAtAPrefixBreak(t *testing.T) {
 	require.Equal(t, 4, got.Trained(), "no sampled token is trained twice or lost")
 }
 
+// Conversations that take turns are a sequence each, in which nothing is a break.
+func TestConversationsAtOnce(t *testing.T) {
+	t.Parallel()
+	got := build(
+		t,
+		sequence.Choice{},
+		sampled(1, ids{1, 2}, ids{3}),
+		sampled(2, ids{8, 8}, ids{9}),
+		sampled(3, ids{1, 2, 3, 4}, ids{5}),
+		sampled(4, ids{8, 8, 9, 8}, ids{7}),
+		// again, with another reply
+		sampled(5, ids{1, 2, 3, 4}, ids{6}),
+		sampled(6, ids{1, 2, 3, 4, 5, 4}, ids{7}),
+	)
+	require.Len(t, got.Sequences, 3)
+	require.Equal(t, ids{1, 2, 3, 4, 5, 4, 7}, got.Sequences[0].TokenIDs)
+	require.Equal(t, sequence.Mask{0, 0, 1, 0, 1, 0, 1}, got.Sequences[0].LossMask)
+	require.Equal(t, []float64{0, 0, -1, 0, -3, 0, -6}, got.Sequences[0].Logprobs)
+	require.Equal(t, ids{8, 8, 9, 8, 7}, got.Sequences[1].TokenIDs)
+	require.Equal(t, ids{1, 2, 3, 4, 6}, got.Sequences[2].TokenIDs)
+	require.Equal(t, 6, got.Trained())
+
+	require.Equal(t, sequence.EndOfTrace, got.Sequences[0].End)
+	require.Nil(t, got.Sequences[0].Break)
+	require.Equal(t, sequence.EndPrefixBreak, got.Sequences[1].End)
+	require.Equal(t, &rollout.PrefixBreak{AfterTurn: 4}, got.Sequences[1].Break)
+	require.Equal(t, sequence.EndOfTrace, got.Sequences[2].End)
+}
+
 func TestSequenceEndsAtACompaction(t *testing.T) {
 	t.Parallel()
 	after := with(sampled(3, ids{1, 8}, ids{9}), func(t *rollout.Turn) { t.Branch = rollout.BranchCompacted })

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -20,10 +21,11 @@ type piece struct {
 	turn, at int
 }
 
-// modelOf applies the rules of docs/training.md in a simple way: it compares each prompt with the whole
-// newest sequence of its lineage. It returns the tokens of each sequence and the turn that sampled each.
+// modelOf applies the rules of docs/training.md in a simple way: it compares each prompt with all sequences of its
+// lineage, those of the newest turns first. It returns the tokens of each sequence and the turn that sampled each.
 func modelOf(turns []rollout.Turn, separate, summaries bool) (out [][]piece) {
-	newest := map[string]int{}
+	// in the order of their latest turns
+	open := map[string][]int{}
 
 	for n, t := range turns {
 		agent := t.Kind == rollout.KindAgent
@@ -36,20 +38,26 @@ func modelOf(turns []rollout.Turn, separate, summaries bool) (out [][]piece) {
 			continue
 		}
 
-		at, known := newest[t.Lineage]
+		at := -1
 
-		continues := known && !sum && len(out[at]) <= len(t.PromptTokenIDs)
-		for i := 0; continues && i < len(out[at]); i++ {
-			continues = out[at][i].id == t.PromptTokenIDs[i]
+		for _, i := range open[t.Lineage] {
+			continues := !sum && len(out[i]) <= len(t.PromptTokenIDs)
+			for k := 0; continues && k < len(out[i]); k++ {
+				continues = out[i][k].id == t.PromptTokenIDs[k]
+			}
+
+			if continues {
+				at = i
+			}
 		}
 
-		if !continues {
+		if at < 0 {
 			at = len(out)
 			out = append(out, nil)
+		}
 
-			if !sum {
-				newest[t.Lineage] = at
-			}
+		if !sum {
+			open[t.Lineage] = append(slices.DeleteFunc(open[t.Lineage], func(i int) bool { return i == at }), at)
 		}
 
 		for _, id := range t.PromptTokenIDs[len(out[at]):] {

@@ -74,7 +74,7 @@ type Span struct {
 type End string
 
 const (
-	// EndOfTrace: no later turn of the lineage.
+	// EndOfTrace: no later turn of the lineage, or none that ends it: another conversation went on.
 	EndOfTrace End = "end"
 	// EndPrefixBreak: the next prompt does not begin with the tokens of this sequence.
 	EndPrefixBreak End = "prefix_break"

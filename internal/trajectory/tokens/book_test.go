@@ -157,3 +157,16 @@ func TestBreaks(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, tokens.Compacted, view.Break.Cause)
 }
+
+// A sequence is broken by the first one that begins after its last turn, and not by a conversation beside it.
+func TestBreakBesideAnotherConversation(t *testing.T) {
+	t.Parallel()
+
+	view, err := read(
+		t, tokens.Window{Limit: 3},
+		turn(1, ids{1, 2}, ids{3}), turn(2, ids{8}, ids{9}), turn(3, ids{1, 2, 3, 4}, ids{5}), turn(4, ids{1, 2, 7, 7}, ids{6}),
+	)
+	require.NoError(t, err)
+	require.Len(t, view.Sequences, 3)
+	require.Equal(t, []int{4, 2, 2}, []int{view.Break.Turn, view.Break.Next, view.Break.At})
+}

@@ -21,8 +21,15 @@ func (b *Book) breakOf(number int) *Break {
 	all := b.trajectory.Sequences
 	s := &all[number]
 
-	next := slices.IndexFunc(all[number+1:], func(n sequence.Sequence) bool { return n.Lineage == s.Lineage })
-	if s.Break == nil || next < 0 {
+	if s.Break == nil {
+		return nil
+	}
+
+	// others may have begun before it ended
+	next := slices.IndexFunc(all[number+1:], func(n sequence.Sequence) bool {
+		return n.Lineage == s.Lineage && n.Spans[0].Turn > s.Break.AfterTurn
+	})
+	if next < 0 {
 		return nil
 	}
 
