@@ -33,7 +33,7 @@ func NewClient(baseURL, token string, h *http.Client) *Client {
 // wait at most.
 func (c *Client) Status(ctx context.Context, sandbox string, wait time.Duration) (Status, error) {
 	s := Status{SandboxID: sandbox}
-	err := c.json(ctx, http.MethodGet, sandbox, "", url.Values{"wait": {wait.String()}}, nil, &s)
+	err := c.json(ctx, request{method: http.MethodGet, sandbox: sandbox, query: url.Values{"wait": {wait.String()}}}, &s)
 
 	return s, err
 }
@@ -41,18 +41,19 @@ func (c *Client) Status(ctx context.Context, sandbox string, wait time.Duration)
 // Call makes a call and returns its answer at its end. When ctx ends, the call continues; a call with the
 // same ID attaches to it.
 func (c *Client) Call(ctx context.Context, sandbox string, call Call) (a Answer, err error) {
-	return a, c.json(ctx, http.MethodPost, sandbox, "/calls", nil, call, &a)
+	return a, c.json(ctx, request{method: http.MethodPost, sandbox: sandbox, path: "/calls", body: call}, &a)
 }
 
 // Submit ends the episode; it is no error if the episode has ended. Only Client and Arguments of the call are used.
 func (c *Client) Submit(ctx context.Context, sandbox string, call Call) error {
-	return c.json(ctx, http.MethodPost, sandbox, "/submit", nil, call, nil)
+	return c.json(ctx, request{method: http.MethodPost, sandbox: sandbox, path: "/submit", body: call}, nil)
 }
 
 // Join makes client the only client whose calls are taken.
 func (c *Client) Join(ctx context.Context, sandbox, client string) (Status, error) {
 	s := Status{SandboxID: sandbox}
-	err := c.json(ctx, http.MethodPost, sandbox, "/join", nil, Call{Client: client}, &s)
+	r := request{method: http.MethodPost, sandbox: sandbox, path: "/join", body: Call{Client: client}}
+	err := c.json(ctx, r, &s)
 
 	return s, err
 }
@@ -67,7 +68,8 @@ func (c *Client) List(
 ) (entries []Entry, more bool, err error) {
 	var list entryList
 
-	err = c.json(ctx, http.MethodPost, sandbox, "/list", nil, listRequest{path, recursive, limit}, &list)
+	r := request{method: http.MethodPost, sandbox: sandbox, path: "/list", body: listRequest{path, recursive, limit}}
+	err = c.json(ctx, r, &list)
 
 	return list.Entries, list.More, err
 }
@@ -75,7 +77,9 @@ func (c *Client) List(
 // Tar streams a file or folder as a tar with names relative to the workdir. A folder is its first entry.
 // The caller closes the tar.
 func (c *Client) Tar(ctx context.Context, sandbox, path string) (io.ReadCloser, error) {
-	res, err := c.send(ctx, http.MethodGet, sandbox, "/tar", url.Values{"path": {path}, "names": {"workdir"}}, nil)
+	query := url.Values{"path": {path}, "names": {"workdir"}}
+
+	res, err := c.send(ctx, request{method: http.MethodGet, sandbox: sandbox, path: "/tar", query: query})
 	if err != nil {
 		return nil, err
 	}
@@ -94,8 +98,17 @@ type entryList struct {
 	More    bool    `json:"more"`
 }
 
-func (c *Client) json(ctx context.Context, method, sandbox, subpath string, query url.Values, in, out any) error {
-	res, err := c.send(ctx, method, sandbox, subpath, query, in)
+// request is a request about the episode of a sandbox.
+type request struct {
+	method, sandbox, path string
+	query                 url.Values
+
+	// sent as JSON; nil: there is none
+	body any
+}
+
+func (c *Client) json(ctx context.Context, r request, out any) error {
+	res, err := c.send(ctx, r)
 	if err != nil {
 		return err
 	}
@@ -110,16 +123,11 @@ func (c *Client) json(ctx context.Context, method, sandbox, subpath string, quer
 	return fault.Wrap(fault.Unavailable, err, "tool service: read the answer")
 }
 
-func (c *Client) send(
-	ctx context.Context,
-	method, sandbox, subpath string,
-	query url.Values,
-	in any,
-) (*http.Response, error) {
+func (c *Client) send(ctx context.Context, r request) (*http.Response, error) {
 	var body io.Reader = http.NoBody
 
-	if in != nil {
-		raw, err := json.Marshal(in)
+	if r.body != nil {
+		raw, err := json.Marshal(r.body)
 		if err != nil {
 			return nil, fault.Wrap(fault.Invalid, err, "tool service: arguments")
 		}
@@ -127,12 +135,12 @@ func (c *Client) send(
 		body = bytes.NewReader(raw)
 	}
 
-	at := c.base + "/episodes/" + url.PathEscape(sandbox) + subpath
-	if len(query) > 0 {
-		at += "?" + query.Encode()
+	at := c.base + "/episodes/" + url.PathEscape(r.sandbox) + r.path
+	if len(r.query) > 0 {
+		at += "?" + r.query.Encode()
 	}
 
-	req, err := http.NewRequestWithContext(ctx, method, at, body)
+	req, err := http.NewRequestWithContext(ctx, r.method, at, body)
 	if err != nil {
 		return nil, fault.Wrap(fault.Internal, err, "address of the tool service")
 	}
