@@ -46,41 +46,7 @@ func doctorCommand(s std) *cobra.Command {
 			return err
 		}
 
-		var checks []doctor.Check
-
-		for _, name := range cfg.Sandbox.BackendNames() {
-			if open, ok := checkers[name]; ok {
-				checks = append(
-					checks,
-					doctor.Sandboxes(
-						cfg.Sandbox.AllowWeak && name == rollout.DefaultBackend,
-						func() (driver.Checker, func(), error) {
-							return inTemporary(func(dir string) (driver.Checker, error) { return open(cfg, dir) })
-						},
-					),
-				)
-			}
-		}
-
-		findings := doctor.Run(cmd.Context(), append(checks,
-			doctor.Agent(cfg.AgentsDir()),
-			doctor.Data(cfg.Data),
-			doctor.Disk(cfg.Data, cfg.Store.MinFreeMiB),
-			doctor.Store(cfg.StoreURL(), func(ctx context.Context) error { return daemon.CheckStore(ctx, cfg) }),
-			doctor.Images(func(ctx context.Context) (looked int, missing []error) {
-				looked, all := images.Unavailable(ctx, cfg, slog.New(slog.DiscardHandler))
-				for _, m := range all {
-					missing = append(missing, fmt.Errorf("%s: %w", m.Image, m.Why))
-				}
-
-				return looked, missing
-			}),
-			doctor.Key(func(ctx context.Context) (string, error) { return daemon.CheckKey(ctx, cfg) }),
-			doctor.Warm(cfg.Data, cfg.Sandbox.Warm),
-			doctor.Ports(cfg.Telemetry.Listen, ports(cfg)),
-			doctor.Temporal(cfg.TemporalAddress(), func(ctx context.Context) error { return reachTemporal(ctx, cfg) }),
-			doctor.TemporalAccess(cfg.TemporalAddress(), cfg.Temporal.Secured()),
-		)...)
+		findings := doctor.Run(cmd.Context(), checksOf(cfg)...)
 		if !doctor.Print(s.out, findings) {
 			return exitError(cli.ExitError)
 		}
@@ -89,6 +55,40 @@ func doctorCommand(s std) *cobra.Command {
 	}
 
 	return cmd
+}
+
+// checksOf returns the checks of a configuration.
+func checksOf(cfg config.Config) []doctor.Check {
+	var checks []doctor.Check
+
+	for _, name := range cfg.Sandbox.BackendNames() {
+		if open, ok := checkers[name]; ok {
+			mayBeWeak := cfg.Sandbox.AllowWeak && name == rollout.DefaultBackend
+			checks = append(checks, doctor.Sandboxes(mayBeWeak, func() (driver.Checker, func(), error) {
+				return inTemporary(func(dir string) (driver.Checker, error) { return open(cfg, dir) })
+			}))
+		}
+	}
+
+	return append(checks,
+		doctor.Agent(cfg.AgentsDir()),
+		doctor.Data(cfg.Data),
+		doctor.Disk(cfg.Data, cfg.Store.MinFreeMiB),
+		doctor.Store(cfg.StoreURL(), func(ctx context.Context) error { return daemon.CheckStore(ctx, cfg) }),
+		doctor.Images(func(ctx context.Context) (looked int, missing []error) {
+			looked, all := images.Unavailable(ctx, cfg, slog.New(slog.DiscardHandler))
+			for _, m := range all {
+				missing = append(missing, fmt.Errorf("%s: %w", m.Image, m.Why))
+			}
+
+			return looked, missing
+		}),
+		doctor.Key(func(ctx context.Context) (string, error) { return daemon.CheckKey(ctx, cfg) }),
+		doctor.Warm(cfg.Data, cfg.Sandbox.Warm),
+		doctor.Ports(cfg.Telemetry.Listen, ports(cfg)),
+		doctor.Temporal(cfg.TemporalAddress(), func(ctx context.Context) error { return reachTemporal(ctx, cfg) }),
+		doctor.TemporalAccess(cfg.TemporalAddress(), cfg.Temporal.Secured()),
+	)
 }
 
 // inTemporary opens a driver in a temporary folder, so that the check leaves nothing in the data folder.

@@ -25,7 +25,12 @@ func (t *Table) sandbox(a RolloutArgs) (rollout.Sandbox, error) {
 		ask = *a.Sandbox
 	}
 
-	s := rollout.Sandbox{Backend: ask.Backend, CPU: ask.CPU, DiskMiB: ask.DiskMiB}
+	s := rollout.Sandbox{
+		Backend: ask.Backend, CPU: ask.CPU, DiskMiB: ask.DiskMiB,
+		User: ask.User, Workdir: ask.Workdir, ImageEnv: ask.ImageEnv, GradePaths: ask.GradePaths,
+		Env: ask.Env, Services: ask.Services, Volumes: ask.Volumes,
+		MCPServers: ask.MCPServers, SkillsDir: ask.SkillsDir,
+	}
 	if ask.Network != "" && ask.Network != noNetwork {
 		return s, fault.Field(
 			"sandbox.network",
@@ -40,23 +45,21 @@ func (t *Table) sandbox(a RolloutArgs) (rollout.Sandbox, error) {
 		return s, fault.Field("sandbox.backend", "must be %s, got %q", strings.Join(t.o.Backends, " or "), s.Backend)
 	}
 
+	backend := cmp.Or(s.Backend, t.o.Backends[0])
+
 	var err error
 	if s.Network, err = t.network(a); err != nil {
 		return s, err
 	}
 
-	if s.Image, err = t.image(cmp.Or(s.Backend, t.o.Backends[0]), a.Template, ask.Image); err != nil {
+	if s.Image, err = t.image(backend, a.Template, ask.Image); err != nil {
 		return s, err
 	}
 
-	s.User, s.Workdir, s.ImageEnv, s.GradePaths = ask.User, ask.Workdir, ask.ImageEnv, ask.GradePaths
-
-	s.Env, s.Services, s.Volumes = ask.Env, ask.Services, ask.Volumes
 	if err = s.CheckImage(); err != nil {
 		return s, err
 	}
 
-	s.MCPServers, s.SkillsDir = ask.MCPServers, ask.SkillsDir
 	if err = t.services(s); err != nil {
 		return s, err
 	}
@@ -65,7 +68,7 @@ func (t *Table) sandbox(a RolloutArgs) (rollout.Sandbox, error) {
 		return s, err
 	}
 
-	if err = s.CheckBackend(cmp.Or(s.Backend, t.o.Backends[0])); err != nil {
+	if err = s.CheckBackend(backend); err != nil {
 		return s, err
 	}
 
@@ -74,7 +77,7 @@ func (t *Table) sandbox(a RolloutArgs) (rollout.Sandbox, error) {
 	}
 
 	if t.o.Backends[0] != rollout.DefaultBackend {
-		s.Backend = cmp.Or(s.Backend, t.o.Backends[0])
+		s.Backend = backend
 	}
 
 	return s, s.CheckMax(t.o.MaxSandbox[cmp.Or(s.Backend, rollout.DefaultBackend)])
@@ -234,10 +237,8 @@ func (t *Table) allowAll(n *rollout.Network) error {
 	}
 
 	if t.o.MaxNetwork.List.Empty() {
-		return fault.Field(
-			"allow_network",
-			"the operator lets no task reach a network (sandbox.network.max, ROLLOUTD_NETWORK_MAX)",
-		)
+		return fault.Field("allow_network",
+			"the operator lets no task reach a network (sandbox.network.max, ROLLOUTD_NETWORK_MAX)")
 	}
 
 	switch hosts := t.o.MaxNetwork.Hosts; {

@@ -30,15 +30,11 @@ type hit struct {
 	Position    int    `json:"position"`
 }
 
-// find queries the search endpoint. An unexpected answer is an infrastructure failure.
-func (t *Tools) find(ctx context.Context, query string) (tool.Result, error) {
-	if len(query) > maxSearchLen {
-		return tool.Failed("query: is longer than 2000 bytes"), nil
-	}
-
+// searchRequest asks the search endpoint for the results of a query.
+func (t *Tools) searchRequest(ctx context.Context, query string) (*http.Request, error) {
 	target, err := url.Parse(t.o.SearchURL)
 	if err != nil {
-		return tool.Result{}, fault.Wrap(fault.Invalid, err, "search endpoint")
+		return nil, fault.Wrap(fault.Invalid, err, "search endpoint")
 	}
 
 	values := target.Query()
@@ -48,11 +44,25 @@ func (t *Tools) find(ctx context.Context, query string) (tool.Result, error) {
 
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), http.NoBody)
 	if err != nil {
-		return tool.Result{}, fault.Wrap(fault.Internal, err, "search")
+		return nil, fault.Wrap(fault.Internal, err, "search")
 	}
 
 	if t.o.SearchKey != "" {
 		req.Header.Set("Authorization", "Bearer "+t.o.SearchKey)
+	}
+
+	return req, nil
+}
+
+// find queries the search endpoint. An unexpected answer is an infrastructure failure.
+func (t *Tools) find(ctx context.Context, query string) (tool.Result, error) {
+	if len(query) > maxSearchLen {
+		return tool.Failed("query: is longer than 2000 bytes"), nil
+	}
+
+	req, err := t.searchRequest(ctx, query)
+	if err != nil {
+		return tool.Result{}, err
 	}
 
 	res, err := t.search.Do(req)
@@ -71,11 +81,8 @@ func (t *Tools) find(ctx context.Context, query string) (tool.Result, error) {
 
 	limits := jsoninput.Limits{Bytes: 4 << 20, Elements: 100_000, Depth: 32}
 	if err := json.NewDecoder(jsoninput.NewReader(res.Body, limits)).Decode(&found); err != nil {
-		return tool.Result{}, fault.Wrap(
-			fault.Unavailable,
-			err,
-			"the search endpoint must answer with JSON that has results",
-		)
+		return tool.Result{}, fault.Wrap(fault.Unavailable, err,
+			"the search endpoint must answer with JSON that has results")
 	}
 
 	hits := []hit{}
