@@ -29,7 +29,7 @@ func PoolWorkflow(ctx workflow.Context, in pool.Input) (pool.Status, error) {
 	specs := workflow.GetSignalChannel(ctx, pool.SignalSpec)
 	for range looksOfRun {
 		latestSpec(specs, &in)
-		look(ctx, &in)
+		scalePool(ctx, &in)
 
 		if in.Last.Done {
 			// An operator may have taken it up again during the look. Runs of an earlier build ended then.
@@ -63,7 +63,8 @@ func latestSpec(specs workflow.ReceiveChannel, in *pool.Input) {
 	}
 }
 
-func look(ctx workflow.Context, in *pool.Input) {
+// scalePool checks the pool once and scales it. An error is in the status, and the next check tries again.
+func scalePool(ctx workflow.Context, in *pool.Input) {
 	var now pool.Status
 
 	err := workflow.ExecuteActivity(onPool(ctx, 1), pool.ActivityScale, *in).Get(ctx, &now)

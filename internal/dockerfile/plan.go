@@ -187,7 +187,7 @@ func (s *stage) fromImage(b *base) {
 	}
 
 	// as BuildKit does, so that an ENV can add a folder to it
-	if _, ok := get(s.env, "PATH"); !ok {
+	if _, ok := lookup(s.env, "PATH"); !ok {
 		s.env = append(s.env, "PATH="+rootPath)
 	}
 }
@@ -311,7 +311,7 @@ func set(env []string, key, value string) []string {
 	return append(env, key+"="+value)
 }
 
-func get(env []string, key string) (string, bool) {
+func lookup(env []string, key string) (string, bool) {
 	for _, kv := range env {
 		if name, value, _ := strings.Cut(kv, "="); name == key {
 			return value, true
@@ -414,7 +414,7 @@ func (p *plan) arg(s *stage, c *instructions.ArgCommand) error {
 		}
 
 		if value == nil {
-			if text, ok := get(global, kv.Key); ok {
+			if text, ok := lookup(global, kv.Key); ok {
 				value = &text
 			}
 		}

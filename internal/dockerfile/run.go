@@ -209,7 +209,7 @@ func (p *plan) execute(ctx context.Context, r running, view *image.Use) (string,
 		CPU: cmp.Or(p.b.CPU, float64(runtime.NumCPU())), MemoryMiB: cmp.Or(p.b.MemoryMiB, runMemoryMiB),
 		PIDs: cmp.Or(p.b.PIDs, runPIDs), DiskMiB: cmp.Or(p.b.MemoryMiB, runMemoryMiB), Output: out,
 	}
-	step.Path, _ = get(step.Env, "PATH")
+	step.Path, _ = lookup(step.Env, "PATH")
 
 	if r.network {
 		step.Network = p.b.Network.Serve
@@ -295,17 +295,17 @@ func (p *plan) temporary(ctx context.Context, r running, view *image.Use) (*imag
 // env is the environment of the command.
 func (p *plan) env(r running, view *image.Use, user wire.Account) []string {
 	env := slices.Clone(r.env)
-	if _, ok := get(env, "PATH"); !ok {
+	if _, ok := lookup(env, "PATH"); !ok {
 		env = append(env, "PATH="+rootPath)
 	}
 
-	if _, ok := get(env, "HOME"); !ok {
+	if _, ok := lookup(env, "HOME"); !ok {
 		env = append(env, "HOME="+imageconfig.HomeOf(view, user.UID))
 	}
 
 	if r.network {
 		for _, key := range slices.Sorted(maps.Keys(p.b.Network.Env)) {
-			if _, ok := get(env, key); !ok {
+			if _, ok := lookup(env, key); !ok {
 				env = append(env, key+"="+p.b.Network.Env[key])
 			}
 		}

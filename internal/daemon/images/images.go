@@ -174,11 +174,11 @@ func (k *Checker) Check(name string) error {
 		return known.err
 	}
 
-	return k.ask(store, name)
+	return k.askRegistry(store, name)
 }
 
-// ask asks the image's registry, and remembers the answer, or that there was none.
-func (k *Checker) ask(store *image.Store, name string) error {
+// askRegistry asks the image's registry, and remembers the answer, or that there was none.
+func (k *Checker) askRegistry(store *image.Store, name string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), checkTime)
 	defer cancel()
 

@@ -28,7 +28,7 @@ func (d *Driver) Create(ctx context.Context, id string, spec driver.Spec) error 
 		c, err := d.docker.ContainerInspect(ctx, d.container(id), client.ContainerInspectOptions{})
 		switch {
 		case cerrdefs.IsNotFound(err):
-			err = d.make(ctx, id, spec)
+			err = d.createContainer(ctx, id, spec)
 			// another caller was faster
 			if !cerrdefs.IsConflict(err) {
 				return err
@@ -53,8 +53,8 @@ func (d *Driver) Create(ctx context.Context, id string, spec driver.Spec) error 
 	}
 }
 
-// make creates the container and starts it. An existing container of that name is a Conflict of package cerrdefs.
-func (d *Driver) make(ctx context.Context, id string, spec driver.Spec) error {
+// createContainer creates the container and starts it. An existing container of that name is a Conflict of package cerrdefs.
+func (d *Driver) createContainer(ctx context.Context, id string, spec driver.Spec) error {
 	image, g, err := d.image(ctx, spec)
 	if err != nil {
 		return err

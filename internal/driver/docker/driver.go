@@ -145,7 +145,7 @@ func (d *Driver) daemon(ctx context.Context) (*system.Info, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTime)
 		defer cancel()
 
-		return d.ask(ctx)
+		return d.fetchInfo(ctx)
 	})
 
 	select {
@@ -157,8 +157,8 @@ func (d *Driver) daemon(ctx context.Context) (*system.Info, error) {
 	}
 }
 
-// ask requests the daemon's info, and keeps it.
-func (d *Driver) ask(ctx context.Context) (*system.Info, error) {
+// fetchInfo requests the daemon's info, and keeps it.
+func (d *Driver) fetchInfo(ctx context.Context) (*system.Info, error) {
 	if _, err := d.docker.Ping(ctx, client.PingOptions{NegotiateAPIVersion: true}); err != nil {
 		return nil, d.failed(err, "ask the daemon")
 	}

@@ -59,15 +59,15 @@ func (d *Driver) create(ctx context.Context, id string, spec driver.Spec) error 
 		return fault.Wrap(fault.Unavailable, err, "remove the remains of sandbox %q", id)
 	}
 
-	if err := d.make(ctx, f.path, spec); err != nil {
+	if err := d.startSandbox(ctx, f.path, spec); err != nil {
 		return errors.Join(withLog(err, f.path), d.clear(context.WithoutCancel(ctx), f.path), os.Remove(f.path))
 	}
 
 	return nil
 }
 
-// make creates the sandbox in its empty folder and waits for its answer.
-func (d *Driver) make(ctx context.Context, dir string, spec driver.Spec) error {
+// startSandbox creates the sandbox in its empty folder and waits for its answer.
+func (d *Driver) startSandbox(ctx context.Context, dir string, spec driver.Spec) error {
 	l, err := d.launch(ctx, dir, spec)
 	if err != nil {
 		return err
