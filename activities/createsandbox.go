@@ -237,8 +237,8 @@ func (a *Activities) forgetEarlier(ctx context.Context, sb *sandbox.Sandbox, t T
 
 	n, err := a.o.Store.DeleteEarlier(ctx, t.RolloutID, t.Attempt, since)
 	if n > 0 {
-		a.loggerOf("CreateSandbox", t).
-			WarnContext(ctx, "deleted blobs of an earlier workflow with the same attempt", "blobs", n)
+		log := a.loggerOf("CreateSandbox", t)
+		log.WarnContext(ctx, "deleted blobs of an earlier workflow with the same attempt", "blobs", n)
 	}
 
 	return err

@@ -223,10 +223,8 @@ func (s *Server) log(sess *session.Session, a env.Action, out reply.StepResponse
 		out.Observation = reply.CallObservation{
 			ToolName: o.ToolName,
 			Error: reply.ToolErrorOf(
-				fault.New(
-					fault.Exhausted,
-					"the result is too large to be shown here: read it from /rollouts/ID/result",
-				),
+				fault.New(fault.Exhausted,
+					"the result is too large to be shown here: read it from /rollouts/ID/result"),
 			),
 		}
 	}

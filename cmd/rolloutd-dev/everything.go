@@ -80,10 +80,8 @@ func nextRun(args []string) string {
 // temporalAlone runs the embedded server and its UI until ctx ends.
 func temporalAlone(ctx context.Context, f *flags) error {
 	if u, err := url.Parse(f.codec); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return fmt.Errorf(
-			"--codec-endpoint: must be http://HOST:PORT/codec or https://HOST:PORT/codec, got %q",
-			f.codec,
-		)
+		return fmt.Errorf("--codec-endpoint: must be http://HOST:PORT/codec or https://HOST:PORT/codec, got %q",
+			f.codec)
 	}
 
 	cfg, err := f.load()

@@ -46,21 +46,21 @@ func (f *flags) registerCommon(cmd *cobra.Command) {
 	cmd.Flags().DurationVar(&f.temporalRetention, "temporal-retention", 0,
 		"how long Temporal keeps and lists workflows after their end (default: as it is; 720h at first)")
 	cmd.Flags().Uint16Var(&f.uiPort, "ui-port", 8233, "port of the Temporal UI")
-	cmd.Flags().
-		Uint16Var(&f.portOffset, "port-offset", 0, "add this to every port, for another rolloutd-dev on this machine")
+	cmd.Flags().Uint16Var(&f.portOffset, "port-offset", 0,
+		"add this to every port, for another rolloutd-dev on this machine")
 	cmd.Flags().BoolVar(&f.noUI, "no-ui", false, "do not start the Temporal UI")
-	cmd.Flags().
-		BoolVarP(&f.verbose, "verbose", "v", false, "log to stderr instead of DATA/rolloutd-dev.log, at debug level")
+	cmd.Flags().BoolVarP(&f.verbose, "verbose", "v", false,
+		"log to stderr instead of DATA/rolloutd-dev.log, at debug level")
 }
 
 func (f *flags) registerDaemon(cmd *cobra.Command) {
 	// default: the configuration
 	cmd.Flags().Uint16Var(&f.port, "port", 8000, "port of the OpenEnv server")
-	cmd.Flags().
-		StringVar(&f.mode, "mode", "", "simulation (default) or production, which has no /reset, /step and /state over HTTP")
+	cmd.Flags().StringVar(&f.mode, "mode", "",
+		"simulation (default) or production, which has no /reset, /step and /state over HTTP")
 	cmd.Flags().StringVar(&f.demoAgent, "demo-agent", "", "with --demo: the agent, instead of the task's")
-	cmd.Flags().
-		BoolVar(&f.demo, "demo", false, "run TASK.yaml with the scripted model after the start, and keep running; without TASK.yaml, an example")
+	cmd.Flags().BoolVar(&f.demo, "demo", false,
+		"run TASK.yaml with the scripted model after the start, and keep running; without TASK.yaml, an example")
 }
 
 // load reads the configuration, applies the flags and validates it.

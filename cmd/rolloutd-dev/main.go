@@ -78,8 +78,8 @@ func temporalCommand(s std) *cobra.Command {
 		RunE:  func(cmd *cobra.Command, _ []string) error { return temporalAlone(cmd.Context(), &f) },
 	}
 	f.registerCommon(cmd)
-	cmd.Flags().
-		StringVar(&f.codec, "codec-endpoint", "http://127.0.0.1:8000/codec", "URL of the codec endpoint that decrypts payloads for the UI: /codec of rolloutd serve, whose serve.codec_origins must have the UI's address unless that is on port 8233")
+	cmd.Flags().StringVar(&f.codec, "codec-endpoint", "http://127.0.0.1:8000/codec",
+		"URL of the codec endpoint that decrypts payloads for the UI: /codec of rolloutd serve, whose serve.codec_origins must have the UI's address unless that is on port 8233")
 
 	return cmd
 }

@@ -124,8 +124,8 @@ func imageBuildCommand(s std) *cobra.Command {
 	cmd.Flags().StringVarP(&template.Dockerfile, "file", "f", "Dockerfile", "path of the Dockerfile below FOLDER")
 	cmd.Flags().StringToStringVar(&args, "build-arg", nil, "values for ARG: NAME=VALUE")
 	cmd.Flags().BoolVar(&e2b, "e2b", false, "write the definition of a template of E2B")
-	cmd.Flags().
-		StringVar(&template.From, "from", "", "with --e2b: a Debian image of a registry, instead of a Dockerfile")
+	cmd.Flags().StringVar(&template.From, "from", "",
+		"with --e2b: a Debian image of a registry, instead of a Dockerfile")
 	cmd.RunE = func(cmd *cobra.Command, names []string) error {
 		template.Folder, template.Name = names[0], names[1]
 

@@ -24,8 +24,8 @@ func serverFlag(cmd *cobra.Command, s std) func() *client.Client {
 		fallback.URL = url
 	}
 
-	url := cmd.Flags().
-		String("server", fallback.URL, "URL of the server (or "+config.ServerVariable+"; set a bearer token in "+config.TokenVariable+")")
+	url := cmd.Flags().String("server", fallback.URL,
+		"URL of the server (or "+config.ServerVariable+"; set a bearer token in "+config.TokenVariable+")")
 	// for --help
 	cmd.Flags().Lookup("server").DefValue = fallback.Address()
 	cmd.PreRunE = func(*cobra.Command, []string) error { return s.env.Check() }

@@ -106,11 +106,11 @@ func storePruneCommand(s std) *cobra.Command {
 			"without a result and task files.",
 	}
 	f.register(cmd)
-	cmd.Flags().
-		StringVar(&older, "older-than", "", "age from which rollouts may be deleted, such as 30d or 36h; required")
+	cmd.Flags().StringVar(&older, "older-than", "",
+		"age from which rollouts may be deleted, such as 30d or 36h; required")
 	cmd.Flags().StringSliceVar(&outcomes, "outcome", nil, "only rollouts with these outcomes: "+rollout.OutcomeNames())
-	cmd.Flags().
-		Int64Var(&maxMiB, "max-mib", 0, "delete only until the store holds at most this many MiB; 0: age decides alone")
+	cmd.Flags().Int64Var(&maxMiB, "max-mib", 0,
+		"delete only until the store holds at most this many MiB; 0: age decides alone")
 	cmd.Flags().BoolVar(&p.Undelivered, "undelivered", false,
 		"also delete rollouts of groups without a recorded delivery that a running producer may have made")
 	cmd.Flags().BoolVar(&remove, "delete", false, "delete them")

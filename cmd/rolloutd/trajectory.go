@@ -21,8 +21,8 @@ func trajectoryCommand(s std) *cobra.Command {
 		Long:    "Trajectory writes token ids, loss mask and logprobs: as JSON lines, one per sequence; as a scored group of Atropos'\ntrainer API; or as the lists that a rollout_func of TRL returns.",
 	}
 	cmd.Flags().StringVar(&o.Format, "format", "jsonl", "jsonl, atropos or trl")
-	cmd.Flags().
-		StringVar(&o.Each, "sequences", "", "all of each rollout, or one: that with the most tokens to train on (default: one for atropos and trl)")
+	cmd.Flags().StringVar(&o.Each, "sequences", "",
+		"all of each rollout, or one: that with the most tokens to train on (default: one for atropos and trl)")
 	cmd.Flags().StringVar(&o.Subagents, "subagents", "drop", "drop, or separate for sequences of subagents' turns, too")
 	cmd.Flags().StringVar(&o.Summaries, "summaries", "drop", "drop, or train for sequences of the calls that made summaries, too")
 	downloads(s, cmd, func(ctx context.Context, c *client.Client, of, id string, w io.Writer) error {

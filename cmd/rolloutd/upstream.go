@@ -42,40 +42,29 @@ func upstreamCommand(s std) *cobra.Command {
 	)
 
 	show := upstreamAction(s, "show", "Print the endpoint's state", (*gatewayapi.Trainer).Upstream)
-	resume := upstreamAction(
-		s,
-		"resume",
-		"End a pause",
+	resume := upstreamAction(s, "resume", "End a pause",
 		func(c *gatewayapi.Trainer, ctx context.Context, name string) (gatewayapi.UpstreamStatus, error) {
 			return c.Resume(ctx, name, version)
-		},
-	)
-	resume.Flags().
-		StringVar(&version, "version", "", "name of the weights that the endpoint has from now on, such as step-12")
+		})
+	resume.Flags().StringVar(&version, "version", "",
+		"name of the weights that the endpoint has from now on, such as step-12")
 
-	pause := upstreamAction(
-		s,
-		"pause",
-		"Let no call begin; calls in flight continue",
+	pause := upstreamAction(s, "pause", "Let no call begin; calls in flight continue",
 		func(c *gatewayapi.Trainer, ctx context.Context, name string) (gatewayapi.UpstreamStatus, error) {
 			return c.Pause(ctx, name, hold)
-		},
-	)
+		})
 
-	drain := upstreamAction(
-		s,
-		"drain",
-		"Let no call begin, and wait until no call is in flight",
+	drain := upstreamAction(s, "drain", "Let no call begin, and wait until no call is in flight",
 		func(c *gatewayapi.Trainer, ctx context.Context, name string) (gatewayapi.UpstreamStatus, error) {
 			return c.Drain(ctx, name, hold, wait, abort)
-		},
-	)
+		})
+
 	for _, c := range []*cobra.Command{pause, drain} {
 		c.Flags().DurationVar(&hold, "for", 10*time.Minute, "how long the pause lasts")
 	}
 
-	drain.Flags().
-		DurationVar(&wait, "wait", 5*time.Minute, "how long to wait for calls in flight; the pause remains if they take longer")
+	drain.Flags().DurationVar(&wait, "wait", 5*time.Minute,
+		"how long to wait for calls in flight; the pause remains if they take longer")
 	drain.Flags().BoolVar(&abort, "abort", false, "cancel calls that take longer; they are repeated after the pause")
 	cmd.AddCommand(upstreamLs(s), show, pause, drain, resume, upstreamAudit(s))
 

@@ -33,10 +33,8 @@ func sendable(key string) bool { return httpguts.ValidHeaderFieldValue(key) }
 
 func unsendable(a mergedRequest) error {
 	if a.apiKey.value != "" || a.ep.apiKey.env == "" {
-		return fault.Field(
-			a.apiKey.name,
-			"must not have a line break or another character that no HTTP header can carry",
-		)
+		return fault.Field(a.apiKey.name,
+			"must not have a line break or another character that no HTTP header can carry")
 	}
 
 	return fault.Field(a.apiKey.name,

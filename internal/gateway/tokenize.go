@@ -272,10 +272,8 @@ func (r *route) tokens(ctx context.Context, messages []json.RawMessage) (gateway
 	}
 
 	if len(sglang.Prompt) == 0 {
-		return gatewayapi.Tokens{}, fault.New(
-			fault.NotFound,
-			"the endpoint does not return the token ids of a conversation",
-		)
+		return gatewayapi.Tokens{}, fault.New(fault.NotFound,
+			"the endpoint does not return the token ids of a conversation")
 	}
 
 	return gatewayapi.Tokens{IDs: sglang.Prompt, MaxLength: r.context(ctx)}, nil

@@ -235,11 +235,8 @@ func registryError(err error) error {
 		case answer.StatusCode == http.StatusNotFound,
 			answer.StatusCode == http.StatusUnauthorized,
 			answer.StatusCode == http.StatusForbidden:
-			return fault.Wrap(
-				fault.Invalid,
-				err,
-				"the registry does not have it, or asks for credentials (docker login)",
-			)
+			return fault.Wrap(fault.Invalid, err,
+				"the registry does not have it, or asks for credentials (docker login)")
 		case answer.StatusCode == http.StatusTooManyRequests || answer.StatusCode >= 500:
 			return fault.Wrap(fault.Unavailable, err, "the registry is busy or broken")
 		}

@@ -62,10 +62,8 @@ func (s *Service) Apply(ctx context.Context, now time.Time) error {
 		s.report.deleted.Add(float64(deleted))
 
 		if deleted+len(plan.Records) > 0 {
-			s.log.InfoContext(
-				ctx, "deleted old rollouts",
-				"rule", i, "rollouts", deleted, "records", len(plan.Records), "bytes", plan.Freed(),
-			)
+			s.log.InfoContext(ctx, "deleted old rollouts",
+				"rule", i, "rollouts", deleted, "records", len(plan.Records), "bytes", plan.Freed())
 		}
 
 		if err != nil {

@@ -246,10 +246,8 @@ func (v Verifier) validate() error {
 	}
 
 	if v.RewardKey != "" && v.Script == "" {
-		return fault.Field(
-			"reward_key",
-			"names a reward that test_script writes to reward.json: the task has no test_script",
-		)
+		return fault.Field("reward_key",
+			"names a reward that test_script writes to reward.json: the task has no test_script")
 	}
 
 	if v.External && (v.Script != "" || len(v.Commands) > 0) {

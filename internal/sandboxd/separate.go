@@ -131,10 +131,8 @@ func forbidUserNamespaces() (bool, error) {
 // would be EINVAL, since this process has several threads.
 func checkUserNamespaces() error {
 	if refused := unix.Unshare(unix.CLONE_NEWUSER); !errors.Is(refused, unix.EPERM) {
-		return fmt.Errorf(
-			"the system call filter does not refuse user namespaces (%w), and their limit cannot be set",
-			refused,
-		)
+		return fmt.Errorf("the system call filter does not refuse user namespaces (%w), and their limit cannot be set",
+			refused)
 	}
 
 	return nil

@@ -76,10 +76,8 @@ func Open(ctx context.Context, url string, options ...Option) (*Store, error) {
 // checkURL refuses credentials in a URL, since logs and errors show it.
 func checkURL(url string) error {
 	if before, _, found := strings.Cut(url, "@"); found && remote(before) {
-		return fault.New(
-			fault.Invalid,
-			"open store: its URL must have no credentials; the store reads them from its own variables, such as AWS_ACCESS_KEY_ID",
-		)
+		return fault.New(fault.Invalid,
+			"open store: its URL must have no credentials; the store reads them from its own variables, such as AWS_ACCESS_KEY_ID")
 	}
 
 	return nil

@@ -63,10 +63,8 @@ func (h *harborReader) reachServers(t *Task, box rollout.Sandbox, s harborSettin
 		case address == "" || mode == harborAllowlist:
 			// the server of rolloutd compares with the lists
 		case mode == harborNoNetwork:
-			h.refuse(
-				"%s: environment.mcp_servers[%d].url: %s is no service beside the agent, and network_mode is %q",
-				harborFile, i, address, mode,
-			)
+			h.refuse("%s: environment.mcp_servers[%d].url: %s is no service beside the agent, and network_mode is %q",
+				harborFile, i, address, mode)
 		default:
 			if t.Network == nil {
 				t.Network = map[string]any{}

@@ -258,10 +258,8 @@ func (h *harborReader) checkNetwork(section string, n harborNetwork) {
 		}
 	case harborAllowlist:
 	default:
-		h.refuse(
-			"%s: %s.network_mode: must be %s, %s or %s, got %q",
-			harborFile, section, harborPublic, harborNoNetwork, harborAllowlist, n.Mode,
-		)
+		h.refuse("%s: %s.network_mode: must be %s, %s or %s, got %q",
+			harborFile, section, harborPublic, harborNoNetwork, harborAllowlist, n.Mode)
 	}
 }
 

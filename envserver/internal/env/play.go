@@ -24,10 +24,8 @@ var errLimit = errors.New("the step's timeout ran out; the call goes on, and the
 
 // errNoSession refuses an episode to a request whose session ends with it.
 func errNoSession() error {
-	return fault.Field(
-		"session_id",
-		"an episode needs a session: name one in the header X-Session-Id, use a WebSocket or, over MCP, initialize first",
-	)
+	return fault.Field("session_id",
+		"an episode needs a session: name one in the header X-Session-Id, use a WebSocket or, over MCP, initialize first")
 }
 
 // EpisodeState is what a client sees of a session with an interactive episode.

@@ -103,12 +103,8 @@ func (l *toolList) recordOutcome(made []Tool, err error) {
 	defer l.mu.Unlock()
 
 	if err != nil {
-		l.err, l.next = fault.Wrap(
-			fault.Unavailable,
-			err,
-			"the tools of the environment cannot be listed now",
-		), time.Now().
-			Add(pause)
+		l.err = fault.Wrap(fault.Unavailable, err, "the tools of the environment cannot be listed now")
+		l.next = time.Now().Add(pause)
 		l.log.Warn("tools of an environment not listed", "error", err)
 
 		return

@@ -46,11 +46,8 @@ func (r *Room) Acquire(ctx context.Context, most int64) (*Export, error) {
 
 	share := min(most, r.bytes)
 	if err := r.free.Acquire(short, share); err != nil {
-		return nil, fault.Wrap(
-			fault.Unavailable,
-			err,
-			"the server is making as many exports as it has memory for: try again",
-		)
+		return nil, fault.Wrap(fault.Unavailable, err,
+			"the server is making as many exports as it has memory for: try again")
 	}
 
 	return &Export{r.free, share}, nil

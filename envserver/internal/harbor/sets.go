@@ -35,10 +35,8 @@ func newSets(paths map[string]string, first string) sets {
 func (s *sets) find(split string) (*taskset.Set, string, error) {
 	switch {
 	case len(s.names) == 0:
-		return nil, "", fault.New(
-			fault.NotFound,
-			"this server has no task sets: name some in task_sets of its configuration, or give the argument task",
-		)
+		return nil, "", fault.New(fault.NotFound,
+			"this server has no task sets: name some in task_sets of its configuration, or give the argument task")
 	case split == "":
 		split = s.names[0]
 	case !slices.Contains(s.names, split):

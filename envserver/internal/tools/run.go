@@ -24,10 +24,8 @@ func (t *Table) startRollout(ctx context.Context, c Call) (startedRollout, error
 	b := startedRollout{abort: args.OnDisconnect == onDisconnectAbort}
 	if b.abort && c.Session == nil && c.Tool == startRollout {
 		// Without a session the server cannot detect that this client leaves.
-		return b, fault.Field(
-			"on_disconnect",
-			`"abort" needs a session to end: call start_rollout over a WebSocket or with a session_id`,
-		)
+		return b, fault.Field("on_disconnect",
+			`"abort" needs a session to end: call start_rollout over a WebSocket or with a session_id`)
 	}
 
 	spec, err := t.spec(args)

@@ -80,10 +80,8 @@ func Decide(s State) Decision {
 		return s.timedOut()
 	case s.noCall() && s.stalled():
 		return s.relaunch(
-			fmt.Sprintf(
-				"no model call within %s of the agent's launch, and no progress towards one",
-				s.Now.Sub(s.Launch.Began).Round(time.Second),
-			),
+			fmt.Sprintf("no model call within %s of the agent's launch, and no progress towards one",
+				s.Now.Sub(s.Launch.Began).Round(time.Second)),
 		)
 	case !s.noCall() && s.Route.InFlight == 0 && s.Now.Sub(s.LastChange) >= s.Limits.Quiet:
 		return failed(fmt.Sprintf("no sign of life from the agent for %s", s.Limits.Quiet))

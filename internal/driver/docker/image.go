@@ -55,10 +55,8 @@ func (d *Driver) image(ctx context.Context, spec driver.Spec) (sandboxImage, ima
 
 	name := cmp.Or(spec.Image, d.o.Image)
 	if name == "" {
-		return sandboxImage{}, imageconfig.Guest{}, fault.Field(
-			"image",
-			"is needed: the backend docker has no default image (sandbox.docker.image)",
-		)
+		return sandboxImage{}, imageconfig.Guest{}, fault.Field("image",
+			"is needed: the backend docker has no default image (sandbox.docker.image)")
 	}
 
 	base, err := d.base(ctx, name)

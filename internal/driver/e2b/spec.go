@@ -77,10 +77,8 @@ func (d *Driver) template(spec driver.Spec) (string, error) {
 	case spec.User != "":
 		return "", fault.Field("user", "%q is not possible on the backend e2b: use the backend local", spec.User)
 	case spec.Workdir != "" || len(spec.GradePaths) > 0:
-		return "", fault.Field(
-			"workdir",
-			"folders of an image cannot be the workdir or be graded on the backend e2b: use the backend local",
-		)
+		return "", fault.Field("workdir",
+			"folders of an image cannot be the workdir or be graded on the backend e2b: use the backend local")
 	case spec.ImageEnv:
 		return "", fault.Field("image_env", "is not possible on the backend e2b: use the backend local")
 	case len(spec.Env) > 0:

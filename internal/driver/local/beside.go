@@ -33,10 +33,8 @@ func (d *Driver) checkServices(spec driver.Spec) error {
 	case spec.Image == "":
 		return fault.Field("services", "need an image, also that of the agent")
 	case d.uids == nil:
-		return fault.Field(
-			"services",
-			"need a worker that runs as root: an ordinary user cannot let one sandbox enter the network of another",
-		)
+		return fault.Field("services",
+			"need a worker that runs as root: an ordinary user cannot let one sandbox enter the network of another")
 	}
 
 	return nil

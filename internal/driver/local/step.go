@@ -72,10 +72,8 @@ func (c *Changes) Close() error { return errors.Join(c.Root.Close(), c.fs.Close(
 // returns, also when ctx ends.
 func (d *Driver) RunStep(ctx context.Context, s Step) (int, *Changes, error) {
 	if d.uids == nil {
-		return 0, nil, fault.New(
-			fault.Unavailable,
-			"a RUN needs root: an ordinary user cannot map the users of an image",
-		)
+		return 0, nil, fault.New(fault.Unavailable,
+			"a RUN needs root: an ordinary user cannot map the users of an image")
 	}
 
 	if err := d.Probe(ctx); err != nil {

@@ -118,10 +118,8 @@ func launched(status *os.File) error {
 	case err != nil:
 		return err
 	case len(data) == 0:
-		return fault.New(
-			fault.OutOfMemory,
-			"the process ended before its program ran, for instance for lack of memory or processes",
-		)
+		return fault.New(fault.OutOfMemory,
+			"the process ended before its program ran, for instance for lack of memory or processes")
 	}
 
 	data = bytes.TrimPrefix(data, []byte(prestart.Ready))

@@ -112,10 +112,8 @@ func tmuxResult(a tmuxArguments, answer wire.PTYAnswer, atMost time.Duration) to
 		r.Content, f["blocked"] = "ok", a.Block
 		if answer.TimedOut {
 			r = tool.Failed(
-				fmt.Sprintf(
-					"the shell was not at its prompt after %gs; the program in it still runs",
-					atMost.Seconds(),
-				),
+				fmt.Sprintf("the shell was not at its prompt after %gs; the program in it still runs",
+					atMost.Seconds()),
 			)
 		}
 	case "capture":

@@ -127,10 +127,8 @@ func (r *Request) Encode() ([]byte, error) {
 	}
 
 	if r.Messages[len(r.Messages)-1].Role == Assistant {
-		return nil, fault.Field(
-			"messages",
-			"ends with a message of the assistant, which a chat completion does not continue",
-		)
+		return nil, fault.Field("messages",
+			"ends with a message of the assistant, which a chat completion does not continue")
 	}
 
 	if len(r.Tools) == 0 {

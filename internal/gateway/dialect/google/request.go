@@ -70,10 +70,8 @@ func Translate(body []byte, model string, stream bool) (*chat.Call, error) {
 	}
 
 	if in.Cached != "" {
-		return nil, fault.Field(
-			"cachedContent",
-			"is not supported, since no contents are stored: send the whole conversation as contents",
-		)
+		return nil, fault.Field("cachedContent",
+			"is not supported, since no contents are stored: send the whole conversation as contents")
 	}
 
 	said, err := in.conversation()

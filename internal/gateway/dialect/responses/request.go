@@ -119,15 +119,11 @@ func (in *request) stored() error {
 	case in.Background:
 		return fault.Field("background", "must be false: a reply is captured while it is being made")
 	case in.Previous != "":
-		return fault.Field(
-			"previous_response_id",
-			"is not supported, since no responses are stored: send the whole conversation as input",
-		)
+		return fault.Field("previous_response_id",
+			"is not supported, since no responses are stored: send the whole conversation as input")
 	case given(in.Conversation):
-		return fault.Field(
-			"conversation",
-			"is not supported, since no conversations are stored: send the whole conversation as input",
-		)
+		return fault.Field("conversation",
+			"is not supported, since no conversations are stored: send the whole conversation as input")
 	case given(in.Prompt):
 		return fault.Field("prompt", "is not supported, since no prompts are stored: send instructions and input")
 	default:

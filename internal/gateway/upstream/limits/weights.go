@@ -99,10 +99,8 @@ func ValidVersion(version string) bool {
 // Load sets the name of an upstream's weights from now on. Requests in flight then span two versions.
 func (g *Registry) Load(name, version string) error {
 	if !ValidVersion(version) {
-		return fault.Field(
-			"version",
-			"must be 1 to 128 letters, digits and characters of _.:/@+=- without two dots in a row",
-		)
+		return fault.Field("version",
+			"must be 1 to 128 letters, digits and characters of _.:/@+=- without two dots in a row")
 	}
 
 	var err error
