@@ -79,6 +79,25 @@ def test_areal_normalizes_the_rewards_of_groups(monkeypatch: pytest.MonkeyPatch)
     assert rows(all_sequences=True)["rewards"].tolist() == [1.0, 1.0, 0.0, 1.0, 1.0, 1.0, 1.0]
 
 
+def test_areal_evaluates(monkeypatch: pytest.MonkeyPatch) -> None:
+    areal = pytest.importorskip("areal", reason="areal is not installed")
+    from areal.utils import stats_tracker
+
+    import rolloutd.areal as module
+
+    async def ended(_: Any, arguments: dict[str, Any]) -> Record:
+        assert arguments["purpose"] == "eval"
+        return Record("r", "", "", "completed", 0.25, ())
+
+    async def evaluated() -> Any:
+        areal.workflow_context.set(areal.workflow_context.WorkflowContext(is_eval=True))
+        return await module.RolloutdWorkflow("http://server").arun_episode(None, {"prompt": "p"})
+
+    monkeypatch.setattr(module, "run_rollout", ended)
+    assert asyncio.run(evaluated()) is None
+    assert stats_tracker.get("eval-rollout").export()["eval-rollout/reward"] == 0.25
+
+
 def test_verl_takes_the_outputs() -> None:
     loop = pytest.importorskip("verl.experimental.agent_loop.agent_loop", reason="verl is not installed")
     pairs: Pairs = Counter()

@@ -11,7 +11,9 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+from areal import workflow_context
 from areal.api.workflow_api import RolloutWorkflow
+from areal.utils import stats_tracker
 
 from .aio import AsyncClient
 from .errors import RolloutdError
@@ -39,7 +41,8 @@ class RolloutdWorkflow(RolloutWorkflow):
 
     The arguments of the rollout are `task`, then those in the row's `rolloutd`; the instruction is the last user message of the row's `messages`, or its
     `prompt`. None, which AReaL takes as a rejected episode, without a reward and where rolloutd refuses the rollout or no server answers; the log says
-    why. Replies whose endpoint names no version have that of the engine when the episode began.
+    why. Replies whose endpoint names no version have that of the engine when the episode began. An evaluation gives its reward to the trainer's metrics,
+    and nothing else.
     """
 
     def __init__(
@@ -64,6 +67,11 @@ class RolloutdWorkflow(RolloutWorkflow):
             log.warning("rejected: %s", err)
             return None
 
+        if record.reward is not None:
+            stats_tracker.get(workflow_context.stat_scope()).scalar(reward=record.reward)
+            if arguments["purpose"] == "eval":
+                return None
+
         record, losses = fit(record, self._limits)
         if losses != Losses():
             log.warning("rollout %s: %s exceed the lengths of the trainer", record.rollout_id, losses)
@@ -76,7 +84,8 @@ class RolloutdWorkflow(RolloutWorkflow):
         return tensors(made)
 
     def _arguments(self, data: Mapping[str, Any]) -> dict[str, Any]:
-        arguments = arguments_of({"purpose": "train", **self._task}, data.get("rolloutd"))
+        purpose = "eval" if workflow_context.get().is_eval else "train"
+        arguments = arguments_of({"purpose": purpose, **self._task}, data.get("rolloutd"))
         if "instruction" not in arguments:
             arguments["instruction"] = instruction_of(data.get("messages") or data.get("prompt") or "")
         return arguments
