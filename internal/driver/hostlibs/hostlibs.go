@@ -44,7 +44,7 @@ type Links struct {
 }
 
 // Collect copies the files into a folder of dir that is named after them, and returns its path. An existing
-// one is used as it is: living sandboxes have it mounted. A host without glibc or bash has fewer files.
+// whole one is used as it is: living sandboxes have it mounted. A host without glibc or bash has fewer files.
 func Collect(dir string) (string, Links, error) {
 	files, links := choose()
 	sum := sha256.New()
@@ -59,11 +59,11 @@ func Collect(dir string) (string, Links, error) {
 	}
 
 	made := filepath.Join(dir, hex.EncodeToString(sum.Sum(nil)[:8]))
-	if _, err := os.Stat(made); err == nil {
+	if isWhole(made, files) {
 		return made, links, nil
 	}
 
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := errors.Join(os.RemoveAll(made), os.MkdirAll(dir, 0o700)); err != nil {
 		return "", links, err
 	}
 
@@ -90,6 +90,23 @@ func Collect(dir string) (string, Links, error) {
 	}
 
 	return made, links, err
+}
+
+// isWhole reports whether the folder has the files in their sizes. The machine may have lost its power before they were
+// on the disk.
+func isWhole(folder string, files map[string]string) bool {
+	_, err := os.Stat(folder)
+
+	for name, source := range files {
+		want, wantErr := os.Stat(source)
+		got, gotErr := os.Stat(filepath.Join(folder, name))
+
+		if err = errors.Join(err, wantErr, gotErr); err != nil || got.Size() != want.Size() {
+			return false
+		}
+	}
+
+	return err == nil
 }
 
 // choose returns the files of this host by their names, and the links to them.
