@@ -75,31 +75,12 @@ type ledger struct {
 func (a *Account) ledger(ctx context.Context, reader *Capacity) (*ledger, error) {
 	l := &ledger{account: a, of: map[*Capacity]*tally{}}
 	for _, c := range a.members {
-		living := c.listed
-		if c == reader || !c.isSilent() {
-			now, err := c.list(ctx)
-			switch {
-			case err == nil:
-				living, c.listed = now, now
-			case c == reader:
-				return nil, err
-			default:
-				c.o.Logger.WarnContext(ctx, "the room of another backend is that of its last list", "error", err)
-			}
+		sandboxes, err := c.sandboxes(ctx, c == reader)
+		if err != nil {
+			return nil, err
 		}
 
-		l.of[c] = &tally{sandboxes: living, owners: map[string]int{}}
-		for _, info := range living {
-			switch info.Labels[driver.LabelPurpose] {
-			case driver.PurposeAgent:
-				l.add(c, info.Labels[driver.LabelOwner], c.sizeOf(info))
-			case driver.PurposeService:
-				// those of a verifier take the place of the agent's, as its own sandbox does
-				if info.Labels[driver.LabelBeside] == driver.PurposeAgent {
-					l.addSize(c, c.sizeOf(info))
-				}
-			}
-		}
+		l.count(c, sandboxes)
 	}
 
 	a.dropAway()
@@ -111,6 +92,23 @@ func (a *Account) ledger(ctx context.Context, reader *Capacity) (*ledger, error)
 	}
 
 	return l, nil
+}
+
+// count adds the sandboxes of a backend.
+func (l *ledger) count(c *Capacity, sandboxes []driver.Info) {
+	l.of[c] = &tally{sandboxes: sandboxes, owners: map[string]int{}}
+
+	for _, info := range sandboxes {
+		switch info.Labels[driver.LabelPurpose] {
+		case driver.PurposeAgent:
+			l.add(c, info.Labels[driver.LabelOwner], c.sizeOf(info))
+		case driver.PurposeService:
+			// those of a verifier take the place of the agent's, as its own sandbox does
+			if info.Labels[driver.LabelBeside] == driver.PurposeAgent {
+				l.addSize(c, c.sizeOf(info))
+			}
+		}
+	}
 }
 
 // dropAway removes the claims that have not returned in time: another host has taken them. a.mu is held.

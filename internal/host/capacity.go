@@ -223,6 +223,26 @@ func (c *Capacity) claimed() (granted, waiting int) {
 	return granted, waiting
 }
 
+// sandboxes returns the living sandboxes of the backend. Unless they must be current, those of the last list serve where
+// the backend does not answer, or did so slowly. The lock is held.
+func (c *Capacity) sandboxes(ctx context.Context, current bool) ([]driver.Info, error) {
+	if !current && c.isSilent() {
+		return c.listed, nil
+	}
+
+	now, err := c.list(ctx)
+	switch {
+	case err == nil:
+		c.listed = now
+	case current:
+		return nil, err
+	default:
+		c.o.Logger.WarnContext(ctx, "the room of another backend is that of its last list", "error", err)
+	}
+
+	return c.listed, nil
+}
+
 // list lists the sandboxes of the backend. The lock is held.
 func (c *Capacity) list(ctx context.Context) ([]driver.Info, error) {
 	started := time.Now()

@@ -56,21 +56,18 @@ const maxBroken = 20
 
 // storeTasks resolves each task as run_rollout would, and stores them. The error names broken tasks.
 func (m *Starter) storeTasks(ctx context.Context, src taskSource) (storedTasks, error) {
+	tasks, closeSet, err := m.openTasks(src)
+	if err != nil {
+		return storedTasks{}, err
+	}
+	defer closeSet()
+
 	var out storedTasks
 
 	broken, more := []string{}, 0
 
-	var opening error
-
 	ref, err := m.Engine.StoreTasks(ctx, func(yield func(rollout.Spec, error) bool) {
-		for task, err := range m.tasks(src) {
-			if err != nil && task == "" {
-				opening = err
-				yield(rollout.Spec{}, err)
-
-				return
-			}
-
+		for task, err := range tasks {
 			var unproved *taskset.UnprovedError
 			if errors.As(err, &unproved) && !src.requireChecked {
 				err = nil
@@ -103,8 +100,6 @@ func (m *Starter) storeTasks(ctx context.Context, src taskSource) (storedTasks, 
 		}
 	})
 	switch {
-	case opening != nil:
-		return out, opening
 	case err != nil:
 		return out, err
 	case ref.Len == 0:
@@ -129,59 +124,63 @@ func brokenTasks(broken []string, more int) error {
 	return fault.Field("tasks", "%d tasks are broken (skip_broken leaves them out): %s", len(broken)+more, text)
 }
 
-// tasks yields the arguments of each task as JSON. An error without a task means that the set cannot be opened;
-// a taskset.UnprovedError comes with the arguments.
-func (m *Starter) tasks(src taskSource) iter.Seq2[string, error] {
+// openTasks returns the arguments of each task as JSON, or why the task is broken; a taskset.UnprovedError comes with
+// the arguments. The caller calls closeSet after the last one.
+func (m *Starter) openTasks(src taskSource) (tasks iter.Seq2[string, error], closeSet func(), err error) {
 	if src.set == "" {
-		return inlineTasks(src.inline)
+		return inlineTasks(src.inline), func() {}, nil
+	}
+
+	set, chosen, err := m.openSet(src)
+	if err != nil {
+		return nil, nil, err
+	}
+
+	// it was read only
+	closeSet = func() { _ = set.Close() }
+
+	// checks that cannot be read prove nothing, and stop only a producer that requires them
+	checks, err := taskset.ReadChecks(m.TaskSets[src.set])
+	if err != nil && src.requireChecked {
+		closeSet()
+		return nil, nil, err
 	}
 
 	return func(yield func(string, error) bool) {
-		set, chosen, err := m.openSet(src)
-		if err != nil {
-			yield("", err)
-			return
-		}
-		defer set.Close()
-
-		// checks that cannot be read prove nothing, and stop only a producer that requires them
-		checks, err := taskset.ReadChecks(m.TaskSets[src.set])
-		if err != nil && src.requireChecked {
-			yield("", err)
-			return
-		}
-
 		for _, i := range chosen {
 			task, err := set.Task(i)
 
-			args, text := map[string]any{}, []byte(set.Name(i))
-
+			var text string
 			if err == nil {
-				args = task.Arguments()
-				if text, err = json.Marshal(args); err != nil {
-					text = []byte(task.Name)
-				}
+				text, err = argumentsOf(task, checks, src.rollout)
 			}
 
-			if err == nil {
-				taskset.Change(args, src.rollout)
-				err = checks.Unproved(task, src.rollout)
-			}
-
-			if !yield(string(text), err) {
+			if !yield(text, err) {
 				return
 			}
 		}
+	}, closeSet, nil
+}
+
+// argumentsOf returns the arguments of a task as JSON. The error is a taskset.UnprovedError if the task with the changes
+// is not proved.
+func argumentsOf(task taskset.Task, checks taskset.Checks, changes map[string]any) (string, error) {
+	args := task.Arguments()
+
+	text, err := json.Marshal(args)
+	if err != nil {
+		return "", err
 	}
+
+	taskset.Change(args, changes)
+
+	return string(text), checks.Unproved(task, changes)
 }
 
 func inlineTasks(all []any) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		for i, v := range all {
 			text, err := json.Marshal(v)
-			if err != nil {
-				text = []byte("task")
-			}
 
 			if _, ok := v.(map[string]any); !ok {
 				err = fault.Field(fmt.Sprintf("tasks[%d]", i), "must be an object with arguments of run_rollout")

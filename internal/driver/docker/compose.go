@@ -72,7 +72,7 @@ func (d *Driver) compose(
 
 		args, err = d.encloseArgs(id, spec, g, info)
 	} else {
-		d.show(host, info, id, spec, from.folders)
+		d.addFolders(host, info, id, spec, from.folders)
 		args, err = d.serveArgs(id, spec, g, info, from.folders)
 	}
 

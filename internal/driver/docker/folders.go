@@ -144,33 +144,32 @@ func checkSizes(folders []folder, sizes []int64, spec driver.Spec) error {
 	return nil
 }
 
-// show adds the folders to a container. A folder with several names is a volume of the engine, also in memory.
-func (d *Driver) show(host *container.HostConfig, info *system.Info, id string, spec driver.Spec, folders []folder) {
+// addFolders adds the folders to a container. A folder with several names is a volume of the engine, also in memory.
+func (d *Driver) addFolders(host *container.HostConfig, info *system.Info, id string, spec driver.Spec, folders []folder) {
 	options := "nosuid,nodev,mode=0755,size=" + strconv.Itoa(spec.HomeMiB) + "m" + ownedByRoot(info)
 
 	for n, f := range folders {
-		_, ours := host.Tmpfs[f.path]
+		if len(f.names) == 0 {
+			if _, ours := host.Tmpfs[f.path]; !ours {
+				host.Tmpfs[f.path] = tmpfs(spec.HomeMiB, "1777")
+			}
 
-		switch {
-		case len(f.names) > 0:
-			delete(host.Tmpfs, f.path)
-		case ours:
-			continue
-		default:
-			host.Tmpfs[f.path] = tmpfs(spec.HomeMiB, "1777")
 			continue
 		}
 
-		for _, target := range append([]string{f.path}, f.names...) {
-			host.Mounts = append(host.Mounts, mount.Mount{
-				Type: mount.TypeVolume, Source: d.container(id) + "-" + strconv.Itoa(n), Target: target,
-				VolumeOptions: &mount.VolumeOptions{
-					NoCopy: true, Labels: map[string]string{labelSandbox: id, labelOwner: d.owner},
-					DriverConfig: &mount.Driver{Name: "local", Options: map[string]string{
-						"type": "tmpfs", "device": "tmpfs", "o": options,
-					}},
-				},
-			})
+		delete(host.Tmpfs, f.path)
+
+		volume := mount.Mount{
+			Type: mount.TypeVolume, Source: d.container(id) + "-" + strconv.Itoa(n),
+			VolumeOptions: &mount.VolumeOptions{
+				NoCopy: true, Labels: map[string]string{labelSandbox: id, labelOwner: d.owner},
+				DriverConfig: &mount.Driver{Name: "local", Options: map[string]string{
+					"type": "tmpfs", "device": "tmpfs", "o": options,
+				}},
+			},
+		}
+		for _, volume.Target = range append([]string{f.path}, f.names...) {
+			host.Mounts = append(host.Mounts, volume)
 		}
 	}
 }
