@@ -168,6 +168,25 @@ func TestBrokenTar(t *testing.T) {
 	require.NoError(t, r.Close())
 }
 
+// A program of the agent may have taken the place of sandboxd.
+func TestLogBeyondItsLimitIsRefused(t *testing.T) {
+	t.Parallel()
+
+	f := newFake(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set(wire.LogNextHeader, "10")
+
+		for range 1 << 10 {
+			if _, err := w.Write(make([]byte, 1<<10)); err != nil {
+				return
+			}
+		}
+	})
+	chunk, err := create(t, f).Log(t.Context(), "agent", "stdout", 0, 10)
+	require.ErrorContains(t, err, "more than the 10 bytes that were asked for")
+	require.Equal(t, fault.Unavailable, fault.KindOf(err))
+	require.Empty(t, chunk)
+}
+
 func TestRepliesOfAnotherServer(t *testing.T) {
 	t.Parallel()
 	s := create(t, newFake(t, func(w http.ResponseWriter, r *http.Request) {

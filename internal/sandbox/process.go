@@ -3,6 +3,7 @@ package sandbox
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"io"
 	"maps"
 	"net/http"
@@ -134,7 +135,11 @@ func (s *Sandbox) log(
 	}
 	defer freeConnection(res)
 
-	data, err := io.ReadAll(res.Body)
+	data, err := io.ReadAll(io.LimitReader(res.Body, int64(limit)+1))
+	if err == nil && len(data) > limit {
+		err = fmt.Errorf("more than the %d bytes that were asked for", limit)
+	}
+
 	if err != nil {
 		return Chunk{}, s.broken(ctx, c, err)
 	}
