@@ -16,11 +16,11 @@ import (
 // make a call that would fail.
 const holdLook = 10 * time.Second
 
-// HoldSandbox keeps the sandbox of an ended agent open until it is canceled, and lets the client that
+// HoldSandbox keeps the sandbox of an ended agent open until the next activity of the attempt begins, and lets the client that
 // grades call any tool in it, with the network that the agent had. It first stores the trace so far, so that the client
 // can read it. The loss of the sandbox, or of that of a service beside it, is a fault.SandboxLost.
-func (a *Activities) HoldSandbox(ctx context.Context, in HoldInput) error {
-	ctx, over, err := a.acquireAttempt(ctx, in.Target)
+func (a *Activities) HoldSandbox(task context.Context, in HoldInput) error {
+	ctx, over, err := a.acquireAttempt(task, in.Target)
 	if err != nil {
 		return err
 	}
@@ -64,7 +64,13 @@ func (a *Activities) HoldSandbox(ctx context.Context, in HoldInput) error {
 	// from here on a client that follows the events can score
 	a.phase(in.Target, rollout.PhaseScoring)
 
-	return lostService(ctx, watched, a.hold(watched, sb))
+	err = lostService(ctx, watched, a.hold(watched, sb))
+	if ctx.Err() != nil && task.Err() == nil {
+		// the next activity of the attempt has begun, as after a score
+		return nil
+	}
+
+	return err
 }
 
 // hold returns when the sandbox is lost or ctx ends.

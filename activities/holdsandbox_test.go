@@ -1,6 +1,7 @@
 package activities_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -45,4 +46,35 @@ func TestHoldSandboxNoticesTheLoss(t *testing.T) {
 			require.Error(t, err, "it takes no calls any more")
 		})
 	}
+}
+
+// The hold ends without an error when the next activity of the attempt begins, as after each score.
+func TestHoldSandboxEndsWithTheNextActivity(t *testing.T) {
+	t.Parallel()
+
+	h := newHost(t)
+	h.sandbox(t)
+
+	holdBy := func(ctx context.Context) chan error {
+		held := make(chan error, 1)
+		go func() { held <- h.HoldSandbox(ctx, activities.HoldInput{Target: target()}) }()
+
+		return held
+	}
+	awaitCalls := func() {
+		_, err := h.options.Episodes.Get(t.Context(), "r.1", time.Minute)
+		require.NoError(t, err)
+	}
+
+	first := holdBy(t.Context())
+	awaitCalls()
+
+	ctx, cancel := context.WithCancel(t.Context())
+	second := holdBy(ctx)
+
+	require.NoError(t, <-first)
+	awaitCalls()
+
+	cancel()
+	require.ErrorIs(t, <-second, context.Canceled)
 }

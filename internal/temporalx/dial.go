@@ -2,8 +2,10 @@ package temporalx
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"maps"
+	"slices"
 
 	"go.opentelemetry.io/otel/trace"
 	"go.temporal.io/sdk/client"
@@ -110,7 +112,29 @@ func logger(l *slog.Logger) sdklog.Logger {
 		l = slog.New(slog.DiscardHandler)
 	}
 
-	return sdklog.NewStructuredLogger(l)
+	return sdkLogger{sdklog.NewStructuredLogger(l)}
+}
+
+// sdkLogger logs the ends of what was canceled, such as the activity of an aborted rollout, as no errors.
+type sdkLogger struct{ sdklog.Logger }
+
+// With implements sdklog.WithLogger.
+func (l sdkLogger) With(keyvals ...any) sdklog.Logger {
+	return sdkLogger{sdklog.With(l.Logger, keyvals...)}
+}
+
+func (l sdkLogger) Error(msg string, keyvals ...any) {
+	if slices.ContainsFunc(keyvals, isCancellation) {
+		l.Debug(msg, keyvals...)
+		return
+	}
+
+	l.Logger.Error(msg, keyvals...)
+}
+
+func isCancellation(value any) bool {
+	err, ok := value.(error)
+	return ok && (errors.Is(err, context.Canceled) || temporal.IsCanceledError(err))
 }
 
 // environ implements envconfig's environment with the given variables.

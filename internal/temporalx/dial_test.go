@@ -3,10 +3,14 @@ package temporalx_test
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/testsuite"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
@@ -69,4 +73,33 @@ func TestDialNamesTheAddressThatDoesNotAnswer(t *testing.T) {
 	_, err := temporalx.Dial(ctx, temporalx.Options{Key: testKey(t, "a"), Address: "127.0.0.1:1"})
 	require.Equal(t, fault.Unavailable, fault.KindOf(err))
 	require.ErrorContains(t, err, "127.0.0.1:1")
+}
+
+// An activity that was canceled, as by an abort, is no error in the log; one that fails is.
+func TestLogOfActivities(t *testing.T) {
+	t.Parallel()
+
+	for level, err := range map[string]error{
+		"DEBUG": context.Canceled,
+		"ERROR": fault.New(fault.Unavailable, "no answer"),
+	} {
+		var text strings.Builder
+
+		options, optionsErr := temporalx.ClientOptions(temporalx.Options{
+			Key:    testKey(t, "a"),
+			Logger: slog.New(slog.NewTextHandler(&text, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		})
+		require.NoError(t, optionsErr)
+
+		var suite testsuite.WorkflowTestSuite
+		suite.SetLogger(options.Logger)
+
+		env := suite.NewTestActivityEnvironment()
+		step := func(context.Context) error { return err }
+		env.RegisterActivityWithOptions(step, activity.RegisterOptions{Name: "step"})
+
+		_, ended := env.ExecuteActivity("step")
+		require.Error(t, ended)
+		require.Regexp(t, "level="+level+` msg="Activity error."`, text.String())
+	}
 }
