@@ -354,14 +354,22 @@ def test_verifiers_serves_a_trainer(tmp_path: Any) -> None:
         assert all(len(branch.logprobs) == len(branch.token_ids) for branch in trace.branches)
 
 
-def test_tinker_collects_a_group() -> None:
+def test_tinker_collects_a_group(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("tinker_cookbook.rl.rollouts", reason="tinker-cookbook is not installed")
     from tinker_cookbook.rl.data_processing import assemble_training_data, compute_advantages
     from tinker_cookbook.rl.rollouts import RolloutErrorCounter, do_group_rollout_and_filter_constant_reward
 
     from rolloutd.tinker import RolloutdGroup, RolloutdStrategy
+    from rolloutd.trainers.running import run_group
 
     ended: list[Health] = []
+    asked: list[Any] = []
+
+    def spied(client: Any, task: Any, size: int) -> Any:
+        asked.append(task)
+        return run_group(client, task, size)
+
+    monkeypatch.setattr("rolloutd.tinker.run_group", spied)
 
     async def collect(constant: bool = False, **more: Any) -> Any:
         strategy = RolloutdStrategy(more.pop("server", SERVER), TASK, on_group=ended.append)
@@ -378,6 +386,7 @@ def test_tinker_collects_a_group() -> None:
         ]
 
     passed, *skipped = asyncio.run(groups())
+    assert all(task["sampling"] == {"temperature": 1.0} for task in asked)
     assert skipped == [None] * 4, "equal rewards, no reward, refused, and no server: none ends the run"
     assert passed.get_total_rewards() == [1.0, 1.0]
     assert passed.rollout_errors == []

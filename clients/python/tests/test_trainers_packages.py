@@ -65,7 +65,8 @@ def test_areal_normalizes_the_rewards_of_groups(monkeypatch: pytest.MonkeyPatch)
     def rows(**options: Any) -> Any:
         records = iter([rollout("prefix break", 1.0), rollout("one sequence", 0.0), rollout("compacted", 1.0), rollout("subagents", 1.0)])
 
-        async def ended(*_: Any) -> Record:
+        async def ended(_: Any, arguments: dict[str, Any]) -> Record:
+            assert arguments["sampling"] == {"temperature": 1.0}, "whatever temperature the agent has"
             return next(records)
 
         async def episodes() -> list[Any]:

@@ -10,7 +10,7 @@ import pytest
 from conftest import Answer, Server
 
 from rolloutd import AsyncClient, InvalidError
-from rolloutd.trainers.running import arguments_of, pinned, run_group, run_rollout, sampling_of
+from rolloutd.trainers.running import arguments_of, pinned, run_group, run_rollout, sampling_of, unscaled
 
 LINE = {"rollout_id": "r", "reward": 1, "token_ids": [1, 2], "loss_mask": [0, 1], "logprobs": [0, -1], "spans": [{"turn": 1, "start": 1, "stop": 2, "train": True}]}
 
@@ -116,3 +116,17 @@ def test_the_sampling_of_the_purpose_is_pinned() -> None:
     task = {"sampling": {"top_p": 0.9}, "eval_sampling": {"seed": 1}}
     assert pinned({**task, "purpose": "train"}, {"temperature": 1.0, "top_p": 1.0}) == {"purpose": "train", "sampling": {"temperature": 1.0, "top_p": 0.9}}
     assert pinned({**task, "purpose": "eval"}, {"temperature": 0.0}) == {"purpose": "eval", "eval_sampling": {"temperature": 0.0, "seed": 1}}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sampling"),
+    [
+        ({"purpose": "train"}, {"sampling": {"temperature": 1.0}}),
+        ({"purpose": "train", "sampling": {"temperature": 0.7}}, {"sampling": {"temperature": 0.7}}),
+        ({"purpose": "train", "temperature": 0.7}, {"temperature": 0.7, "sampling": {}}),
+        ({"purpose": "train", "react": {"temperature": 0.7}}, {"react": {"temperature": 0.7}}),
+        ({"purpose": "eval"}, {}),
+    ],
+)
+def test_a_trainer_that_does_not_tell_its_temperature_has_1(arguments: dict[str, Any], sampling: dict[str, Any]) -> None:
+    assert unscaled(arguments) == {"purpose": arguments["purpose"], **sampling}

@@ -19,7 +19,7 @@ from .aio import AsyncClient
 from .errors import RolloutdError
 from .trainers import Limits, Losses, fit, longest, trained, untrained
 from .trainers.areal import Row, rows
-from .trainers.running import arguments_of, run_rollout
+from .trainers.running import arguments_of, run_rollout, unscaled
 from .trl.rollouts import instruction_of
 
 log = logging.getLogger("rolloutd.areal")
@@ -41,7 +41,7 @@ class RolloutdWorkflow(RolloutWorkflow):
 
     The arguments of the rollout are `task`, then those in the row's `rolloutd`; the instruction is the last user message of the row's `messages`, or its
     `prompt`. None, which AReaL takes as a rejected episode, without a reward and where rolloutd refuses the rollout or no server answers; the log says
-    why. Replies whose endpoint names no version have that of the engine when the episode began. An evaluation gives its reward to the trainer's metrics,
+    why. The temperature of training is 1 unless the arguments have another. Replies whose endpoint names no version have that of the engine when the episode began. An evaluation gives its reward to the trainer's metrics,
     and nothing else.
     """
 
@@ -88,7 +88,7 @@ class RolloutdWorkflow(RolloutWorkflow):
         arguments = arguments_of({"purpose": purpose, **self._task}, data.get("rolloutd"))
         if "instruction" not in arguments:
             arguments["instruction"] = instruction_of(data.get("messages") or data.get("prompt") or "")
-        return arguments
+        return unscaled(arguments)
 
 
 def tensors(made: list[Row]) -> dict[str, Any]:

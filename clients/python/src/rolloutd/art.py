@@ -17,7 +17,7 @@ from .aio import AsyncClient
 from .errors import UnscoredError
 from .trainers import Limits, Losses, Record, batch_health, fit, untrained
 from .trainers.art import trajectory as fields_of
-from .trainers.running import run_group
+from .trainers.running import run_group, unscaled
 
 
 async def trajectory_group(
@@ -31,14 +31,15 @@ async def trajectory_group(
 ) -> art.TrajectoryGroup:
     """Runs a task `size` times, as a group of rolloutd, which replaces members that fail for infrastructure.
 
-    `task` has the arguments of the rollouts. Without `endpoint`, `base_url` or `model_key` they call `model`, a registered `art.TrainableModel`. Members
-    without training data are exceptions of the group and in no mean; `metrics` of the group has the health of its rollouts.
+    `task` has the arguments of the rollouts. Without `endpoint`, `base_url` or `model_key` they call `model`, a registered `art.TrainableModel`. The
+    temperature is 1 unless the arguments have another. Members without training data are exceptions of the group and in no mean; `metrics` of the group
+    has the health of its rollouts.
     """
     arguments = {"purpose": "train", **task}
     if model is not None and not arguments.keys() & {"endpoint", "base_url", "model_key"}:
         arguments |= {"base_url": model.inference_base_url, "model": model.get_inference_name(), "api_key": model.inference_api_key}
     async with AsyncClient(server, token=token) as client:
-        run = await run_group(client, arguments, size)
+        run = await run_group(client, unscaled(arguments), size)
 
     fitted = [fit(record, limits or Limits()) for record in run.records]
     records = [record for record, _ in fitted]

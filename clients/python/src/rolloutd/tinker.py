@@ -20,7 +20,7 @@ from tinker_cookbook.rl.types import Env, EnvGroupBuilder, Metrics, RolloutError
 from .aio import AsyncClient
 from .errors import InvalidError
 from .trainers import Health, Limits, Losses, Record, batch_health, fit, trained, untrained
-from .trainers.running import run_group
+from .trainers.running import pinned, run_group
 from .trainers.tinker import transitions
 
 
@@ -80,6 +80,8 @@ class RolloutdStrategy(RolloutStrategy):
             raise InvalidError(f"dataset: must have groups of RolloutdGroup, got {type(env_group_builder).__name__}")
         arguments = {"purpose": "train", **self.task, **env_group_builder.task}
         async with AsyncClient(self.server, token=self.token) as client:
+            # log probabilities are those at the trainer's temperature
+            arguments = pinned(arguments, {"temperature": getattr(policy, "temperature", 1.0)})
             run = await run_group(client, arguments, env_group_builder.size)
 
         fitted = [fit(record, self.limits) for record in run.records]

@@ -56,6 +56,15 @@ def pinned(arguments: Mapping[str, Any], params: Mapping[str, Any]) -> dict[str,
     return {**kept, name: {**trainers, **(arguments.get(name) or {})}}
 
 
+def unscaled(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a rollout for a trainer that does not tell its temperature, which is usually 1: so are all calls, unless the arguments name another.
+
+    An agent may have one of its own, with which the log probabilities would be others than the trainer's.
+    """
+    named = (arguments.get("react") or {}).get("temperature") is not None
+    return dict(arguments) if named or arguments.get("purpose") == "eval" else pinned(arguments, {"temperature": 1.0})
+
+
 async def run_rollout(client: AsyncClient, task: Mapping[str, Any], *, images: bool = False) -> Record:
     """Runs a rollout. If the caller is cancelled, the rollout is aborted. With `images` its sequences have the bytes of theirs.
 
