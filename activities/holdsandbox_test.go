@@ -67,6 +67,7 @@ func TestHoldSandboxEndsWithTheNextActivity(t *testing.T) {
 	}
 
 	first := holdBy(t.Context())
+
 	awaitCalls()
 
 	ctx, cancel := context.WithCancel(t.Context())
