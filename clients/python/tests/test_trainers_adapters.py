@@ -63,7 +63,8 @@ def test_verl_runs_a_rollout_for_each_session() -> None:
         cut = await loop_of(module, response_length=3).run(dict(sampling), **row)
         old = await loop_of(module).run(dict(sampling), raw_prompt=PROMPT)
         greedy = await loop_of(module).run({**sampling, "temperature": 0}, **row)
-        return passed, failed, ungraded, cut, old, greedy
+        baseline = await loop_of(module).run_group({**sampling, "temperature": 0}, 1, {**row, "uid": "baseline"}, "train")
+        return passed, failed, ungraded, cut, old, [*greedy, *baseline.members[0]]
 
     passed, failed, ungraded, cut, old, greedy = asyncio.run(sessions())
     for (output,), reward in ((passed, 1.0), (failed, 0.0), (cut, 1.0)):
@@ -75,8 +76,10 @@ def test_verl_runs_a_rollout_for_each_session() -> None:
     assert ungraded == [], "a rollout without a reward is left out"
     assert len(cut[0].response_ids) == 3
     assert old.reward_score == 1.0
-    assert greedy[0].reward_score == 1.0
-    assert not any(greedy[0].response_mask), "a greedy sample is evaluated"
+    for output in greedy:
+        assert output.reward_score == 1.0
+        assert not any(output.response_mask), "a greedy sample is evaluated"
+    assert len(greedy) == 2
 
 
 def test_verl_samples_by_its_own_engines() -> None:

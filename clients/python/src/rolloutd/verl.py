@@ -68,7 +68,7 @@ class RolloutdAgentLoop(AgentLoopBase):
         self._server, self._token, self._task = server, token, OmegaConf.to_container(OmegaConf.create(dict(task or {})), resolve=True)
 
     async def run(self, sampling_params: dict[str, Any], **kwargs: Any) -> AgentLoopOutput | list[AgentLoopOutput]:
-        arguments = self._arguments(sampling_params, kwargs, "train" if sampling_params.get("temperature") != 0 else "eval")
+        arguments = self._arguments(sampling_params, kwargs, "train")
         evaluation = arguments["purpose"] == "eval"
         async with AsyncClient(self._server, token=self._token) as client:
             record = await run_rollout(client, arguments, images=self._sees() and not evaluation)
@@ -129,6 +129,8 @@ class RolloutdAgentLoop(AgentLoopBase):
         return [AgentLoopOutput(**_with_steps(output, row)) for output in made]
 
     def _arguments(self, sampling_params: Mapping[str, Any], row: Mapping[str, Any], purpose: str) -> dict[str, Any]:
+        # of validation, or a baseline of ReMax: nothing that is sampled greedily is trained on
+        purpose = "eval" if sampling_params.get("temperature") == 0 else purpose
         own = (row.get("extra_info") or {}).get("rolloutd")
         arguments = arguments_of({"instruction": instruction_of(row["raw_prompt"]), "purpose": purpose, **self._task}, own)
         if row.get("uid") is not None:
