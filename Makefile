@@ -64,7 +64,7 @@ test-root: $(SUM)
 # The nested module embeds the Temporal server, which is slow to build with the race detector and not our code. Its tests
 # wait for half of their time, for agents and timers, so more of them run at once than there are cores.
 test-dev: $(SUM)
-	cd $(DEV) && $(SUM) --format standard-quiet -- -count=1 -vet=off -parallel 5 -timeout 80m ./...
+	cd $(DEV) && $(SUM) --format standard-quiet -- -count=1 -vet=off -parallel 8 -timeout 80m ./...
 
 # golangci-lint (which includes go vet) over both modules, then known vulnerabilities. Results are cached between runs.
 lint: $(LINT) $(VULN)

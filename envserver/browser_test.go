@@ -27,6 +27,16 @@ import (
 	"github.com/rolloutd/rolloutd/internal/testkit/chromium"
 )
 
+// chromiumOfPages shows the pages of all tests.
+var chromiumOfPages chromium.Browser
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+
+	chromiumOfPages.Close()
+	os.Exit(code)
+}
+
 // browser is a tab of headless Chromium.
 type browser struct {
 	t   *testing.T
@@ -37,7 +47,7 @@ type browser struct {
 func newBrowser(t *testing.T, width, height int) browser {
 	t.Helper()
 
-	tab := chromium.Open(t, width, height, patience)
+	tab := chromiumOfPages.Open(t, width, height, patience)
 	ctx, cancel := context.WithTimeout(tab.Ctx, 2*patience)
 	t.Cleanup(cancel)
 

@@ -89,7 +89,6 @@ func (s *Server) postKill(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
-	await(r, p, process.KillTime)
 	reply.JSON(w, p.Status())
 }
 

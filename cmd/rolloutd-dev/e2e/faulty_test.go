@@ -22,10 +22,11 @@ const work = `{tool_calls: [{name: bash, arguments: {command: "echo done > done.
 
 // A fault of the endpoint is never graded as a slow policy. Each fault ends the attempt as infra_failed
 // without a reward, and the rollout starts another attempt if its limit allows one. An agent that is slow
-// itself ends as agent_timeout and is graded. Six rollouts run at the same time, and no other test runs in
-// parallel: a dozen agents that start at once take minutes for it. The time limits grow with the time that a
-// rollout takes on this machine.
+// itself ends as agent_timeout and is graded. The time limits grow with the time that a rollout takes on this machine
+// beside the other tests.
 func TestOutcomesOfFaultyEndpoints(t *testing.T) {
+	t.Parallel()
+
 	srv := startDev(t, devOptions{env: []string{"ROLLOUTD_WORKER_CAPACITY=6"}})
 	lost := func(says string) ending {
 		return ending{outcome: rollout.InfraFailed, attempts: 2, says: says, kind: fault.UpstreamFailed}

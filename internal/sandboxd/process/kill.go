@@ -25,7 +25,16 @@ const tracerTime = time.Second
 
 // Kill ends p, its session and its descendants, and waits for their end. It does not find a descendant that
 // has left the session and lost its parents; KillAll does.
-func (t *Table) Kill(p *Process) error { return killTree(p.pid, p.Running) }
+func (t *Table) Kill(p *Process) error {
+	if err := killTree(p.pid, p.Running); err != nil {
+		return err
+	}
+
+	// The kernel shows its end before this process has taken its exit status.
+	<-p.done
+
+	return nil
+}
 
 // killTree kills the session and the descendants of the process pid, which lives while alive returns true.
 func killTree(pid int, alive func() bool) error {

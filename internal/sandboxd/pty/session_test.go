@@ -1,6 +1,7 @@
 package pty_test
 
 import (
+	"context"
 	"log/slog"
 	"os"
 	"strconv"
@@ -30,6 +31,7 @@ func TestMain(m *testing.M) {
 // shell is a bash that runs the commands of a test.
 type shell struct {
 	tb       testing.TB
+	table    *process.Table
 	sessions *pty.Sessions
 	shell    wire.Process
 	calls    int
@@ -44,10 +46,14 @@ func newShell(tb testing.TB, env map[string]string) *shell {
 	require.NoError(tb, err)
 
 	table := process.New(process.Options{Program: self, Logger: slog.New(slog.DiscardHandler)})
-	go func() { _ = table.Run(tb.Context()) }()
+	// ends after the shell, whose end it must see
+	ctx, cancel := context.WithCancel(context.Background())
+	tb.Cleanup(cancel)
+
+	go func() { _ = table.Run(ctx) }()
 
 	env["PATH"] = os.Getenv("PATH")
-	s := &shell{tb: tb, sessions: pty.New(table), shell: wire.Process{
+	s := &shell{tb: tb, table: table, sessions: pty.New(table), shell: wire.Process{
 		Argv: []string{"bash", "--noprofile", "--norc", "-i", "+H"}, Dir: tb.TempDir(), Env: env,
 	}}
 	tb.Cleanup(func() { require.NoError(tb, s.sessions.Delete("main")) })
@@ -96,6 +102,24 @@ func TestLongOutput(t *testing.T) {
 	s.run(`seq 1000000`)
 	screen := s.call(wire.PTYCall{Action: wire.PTYCapture})
 	require.Regexp(t, `^99999[2-9]\n(\d+\n)+1000000\n.*[$#]$`, string(screen.Text))
+}
+
+// A killed process has ended when the kill returns, so that no call runs in a stopped shell. Here its output is final only
+// later, since a process that it left behind holds it.
+func TestKilledProcessHasEnded(t *testing.T) {
+	s := newShell(t, map[string]string{})
+	spec := s.shell
+	spec.Argv = []string{"sh", "-c", "setsid -f sh -c 'echo left; exec sleep 2'; exec sleep 60"}
+
+	p, err := s.table.Start("p", spec)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		head, _, _ := p.Stream("stdout").Ends()
+		return string(head) == "left\n"
+	}, time.Minute, time.Millisecond)
+
+	require.NoError(t, s.table.Kill(p))
+	require.False(t, p.Running())
 }
 
 // BenchmarkLongOutput measures commands that print 100 MB to the stateful shell.

@@ -6,15 +6,27 @@ import (
 	"encoding/json"
 	"os"
 	"os/exec"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/browser"
+	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
-// Tab is a tab of a headless Chromium that a test has to itself.
+// Browser is one headless Chromium for the tests of a package, since it takes seconds of processor time to start. Its zero
+// value starts it for the first tab.
+type Browser struct {
+	start sync.Once
+	ctx   context.Context
+	end   func()
+	err   error
+}
+
+// Tab is a tab that a test has to itself.
 type Tab struct {
 	t        testing.TB
 	patience time.Duration
@@ -23,9 +35,19 @@ type Tab struct {
 	Ctx context.Context
 }
 
-// Open starts a Chromium with one tab; the test waits for what it shows for at most patience. Without Chromium the test
-// is skipped; on CI it fails.
+// Open starts a Chromium for one test and opens its tab, as [Browser.Open] does.
 func Open(t testing.TB, width, height int, patience time.Duration) Tab {
+	t.Helper()
+
+	var b Browser
+	t.Cleanup(b.Close)
+
+	return b.Open(t, width, height, patience)
+}
+
+// Open opens a tab in a window with cookies and storage of its own; the test waits for what it shows for at most
+// patience. Without Chromium the test is skipped; on CI it fails.
+func (b *Browser) Open(t testing.TB, width, height int, patience time.Duration) Tab {
 	t.Helper()
 
 	path, err := exec.LookPath("chromium")
@@ -34,23 +56,62 @@ func Open(t testing.TB, width, height int, patience time.Duration) Tab {
 		t.Skip("chromium is not installed")
 	}
 
+	b.start.Do(func() { b.launch(path, patience) })
+	require.NoError(t, b.err)
+
+	ctx, closeTab := chromedp.NewContext(b.ctx, chromedp.WithNewBrowserContext())
+	t.Cleanup(closeTab)
+	require.NoError(t, chromedp.Do(ctx))
+
+	tab := Tab{t: t, patience: patience, Ctx: ctx}
+	tab.resize(width, height)
+
+	return tab
+}
+
+func (b *Browser) launch(path string, patience time.Duration) {
 	options := append(
 		chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(path),
-		chromedp.UserDataDir(t.TempDir()),
-		chromedp.NoSandbox, // it visits only the test's own server
-		chromedp.WindowSize(width, height),
+		chromedp.NoSandbox, // it visits only the tests' own servers
 		chromedp.WSURLReadTimeout(patience),
 	)
 	alloc, end := chromedp.NewExecAllocator(context.Background(), options...)
-	t.Cleanup(end)
 
-	ctx, closeTab := chromedp.NewContext(alloc)
-	t.Cleanup(closeTab)
-	// starts the browser; its first context bounds its life
-	require.NoError(t, chromedp.Do(ctx))
+	ctx, closeBrowser := chromedp.NewContext(alloc)
+	b.ctx = ctx
+	b.end = func() {
+		closeBrowser()
+		end()
+	}
 
-	return Tab{t: t, patience: patience, Ctx: ctx}
+	// Its first context bounds its life.
+	b.err = chromedp.Do(ctx)
+}
+
+// Close ends the Chromium, if a test started one, and removes its folder.
+func (b *Browser) Close() {
+	if b.end != nil {
+		b.end()
+	}
+}
+
+// resize sets the size of the window of the tab. An emulated size would stay in force where a test clicks with the mouse,
+// which then misses what has scrolled.
+func (c Tab) resize(width, height int) {
+	c.t.Helper()
+
+	tab := chromedp.FromContext(c.Ctx)
+	found, err := cdp.Call(c.Ctx, tab.Browser, browser.GetWindowForTarget, browser.GetWindowForTargetParams{
+		TargetID: tab.Target.TargetID,
+	})
+	require.NoError(c.t, err)
+
+	_, err = cdp.Call(c.Ctx, tab.Browser, browser.SetWindowBounds, browser.SetWindowBoundsParams{
+		WindowID: found.WindowID,
+		Bounds:   &browser.Bounds{Width: int64(width), Height: int64(height)},
+	})
+	require.NoError(c.t, err)
 }
 
 // Run runs steps, which fail the test if they do not succeed in time.
