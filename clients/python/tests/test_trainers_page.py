@@ -124,11 +124,12 @@ def test_page_openrlhf_executes(tmp_path: Path) -> None:
 
 def test_page_areal() -> None:
     pytest.importorskip("areal.infra.workflow_executor", reason="areal is not installed")
-    [text] = blocks("AReaL", "python")
     names: dict[str, Any] = {}
-    exec(compile(text, "docs/trainers.md", "exec"), names)
+    for text in blocks("AReaL", "python"):
+        exec(compile(text, "docs/trainers.md", "exec"), names)
     row = asyncio.run(names["workflow"].arun_episode(None, {"prompt": "Write binary_search.py"}))
     assert row["rewards"].tolist() == [1.0]
+    assert not names["complete"](row), "one row of a group of eight"
 
 
 def test_page_art_collects() -> None:
