@@ -113,7 +113,7 @@ class GroupRun:
         result = AgentResult.of(member.rollout_id, member.error, transcript, await self._sequence(member.rollout_id))
         score = reward if result.success and member.outcome == "completed" else self._env.config.failed_score
         if result.sequence is None:
-            log.error("group %s: rollout %s has no tokens to train on: `rolloutd trajectory %s` says why", self._work.group_id, member.rollout_id, member.rollout_id)
+            log.error("group %s: rollout %s has no tokens to train on: `untrained` of its result says why", self._work.group_id, member.rollout_id)
         if result.sequence is None or score is None:
             return None
 
