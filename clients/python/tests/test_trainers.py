@@ -21,6 +21,7 @@ from rolloutd.trainers import (
     fit,
     longest,
     named_rewards,
+    openrlhf,
     records_of,
     split,
     token_rewards,
@@ -257,6 +258,16 @@ def test_an_evaluation_of_verl_has_a_reward_and_nothing_to_train_on() -> None:
         assert (output["response_mask"], output["response_logprobs"]) == ([0] * len(response), [0.0] * len(response))
         assert output["extra_fields"] == {"reward_extra_info": {}, "rollout_id": "r"}
     assert evaluated(record(whole, reward=None), Limits()) == []
+
+
+def test_an_evaluation_of_openrlhf_has_a_reward_and_nothing_to_train_on() -> None:
+    whole = sequence(loss_mask=[0] * 6, spans=[{"turn": 1, "start": 2, "stop": 6}])
+    for of, ids in [(record(whole, reward=0.5), [1, 2, 3, 4, 5, 6]), (record(reward=0.5), [0, 0])]:
+        made = openrlhf.evaluated(of, "p", "l")
+        assert (made["reward"], made["scores"], made["action_ranges"]) == (0.5, 0.5, [])
+        assert (made["observation_tokens"], made["rollout_log_probs"]) == (ids, [0.0] * len(ids))
+    with pytest.raises(UnscoredError, match="no reward"):
+        openrlhf.evaluated(record(whole, reward=None), "p")
 
 
 @pytest.mark.parametrize(

@@ -428,9 +428,13 @@ def test_openrlhf_executes_a_prompt(tmp_path: Any) -> None:
         made = [await executor.execute("Say hello.", label, sampling, 16_384, None, None) for label in labels]
         with pytest.raises(UnscoredError, match="no reward"):
             await executor.execute("Say hello.", {"rolloutd": {"setup": ["false"], "limits": {"attempts": 1}}}, sampling, 16_384, None, None)
-        return made
+        greedy = SimpleNamespace(**{**vars(sampling), "temperature": 0.0})
+        return made, await executor.execute("Say hello.", None, greedy, 16_384, None, None)
 
-    made = asyncio.run(executions())
+    made, evaluated = asyncio.run(executions())
+    assert (evaluated["reward"], evaluated["action_ranges"]) == (1.0, []), "what is sampled greedily is evaluated"
+    assert evaluated["extra_logs"].keys() == made[0]["extra_logs"].keys()
+    assert len(evaluated["observation_tokens"]) == len(evaluated["rollout_log_probs"])
     assert [execution["reward"] for execution in made] == [1.0, 0.0, 1.0]
     for execution in made:
         ids, logprobs = execution["observation_tokens"], execution["rollout_log_probs"]

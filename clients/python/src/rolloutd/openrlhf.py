@@ -19,8 +19,8 @@ from openrlhf.utils.agent import AgentExecutorBase
 
 from .aio import AsyncClient
 from .engine import Call, Engine, Reply
-from .trainers import Limits, fit
-from .trainers.openrlhf import execution
+from .trainers import Limits, Losses, fit
+from .trainers.openrlhf import evaluated, execution
 from .trainers.running import arguments_of, pinned, run_rollout
 
 
@@ -30,7 +30,8 @@ class RolloutdExecutor(AgentExecutorBase):
     The arguments of the rollout are `task`, then those of the label, if it is a JSON object with the field `rolloutd`; the instruction is the prompt as the
     trainer hands it over, so leave `--data.apply_chat_template` off. Without `endpoint`, `base_url` or `model_key` the rollout calls the trainer's own engine,
     which listens on `host` for it: the server of rolloutd must reach that. UnscoredError without a reward: OpenRLHF has no way to leave out a sample, so
-    it ends the batch; replacements inside rolloutd (`limits.attempts`) come first.
+    it ends the batch; replacements inside rolloutd (`limits.attempts`) come first. What is sampled greedily, as an evaluation may be, is evaluated: nothing
+    of it can be trained on.
     """
 
     server: ClassVar[str | None] = None
@@ -44,7 +45,8 @@ class RolloutdExecutor(AgentExecutorBase):
     async def execute(
         self, prompt: Any, label: Any, sampling_params: Any, max_length: int, hf_tokenizer: Any, llm_engine: Any, images: Any = None
     ) -> dict[str, Any]:
-        arguments = arguments_of({"instruction": prompt, "purpose": "train", **self.task}, _own(label))
+        purpose = "eval" if sampling_params.temperature == 0 else "train"
+        arguments = arguments_of({"instruction": prompt, "purpose": purpose, **self.task}, _own(label))
         if not arguments.keys() & {"endpoint", "base_url", "model_key"}:
             if self._engine is None:
                 self._engine = Engine(_generate(llm_engine, sampling_params), hf_tokenizer, max_length=max_length, host=self.host)
@@ -53,8 +55,9 @@ class RolloutdExecutor(AgentExecutorBase):
         async with AsyncClient(self.server, token=self.token) as client:
             record = await run_rollout(client, pinned(arguments, sampling))
 
-        record, losses = fit(record, Limits(total=max_length))
-        made = execution(record, prompt, label)
+        evaluation = arguments["purpose"] == "eval"
+        record, losses = (record, Losses()) if evaluation else fit(record, Limits(total=max_length))
+        made = (evaluated if evaluation else execution)(record, prompt, label)
         logs = {**made["extra_logs"], "rolloutd_cut": float(losses.cut), "rolloutd_dropped": float(losses.dropped)}
         return {**made, "images": images, "mm_train_inputs": None, "extra_logs": logs}
 

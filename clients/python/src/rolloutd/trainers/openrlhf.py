@@ -39,3 +39,21 @@ def execution(record: Record, prompt: Any, label: Any = None) -> Execution:
         truncated=sequence.spans[-1].truncated,
         extra_logs={},
     )
+
+
+def evaluated(record: Record, prompt: Any, label: Any = None) -> Execution:
+    """An evaluation of a rollout: its reward, and the ids of its longest sequence, without any to train on. UnscoredError without a reward."""
+    if record.reward is None:
+        raise UnscoredError(untrained(record))
+    ids = max((sequence.token_ids for sequence in record.sequences), key=len, default=[0, 0])
+    return Execution(
+        prompt=prompt,
+        label=label,
+        reward=record.reward,
+        scores=record.reward,
+        observation_tokens=ids,
+        action_ranges=[],
+        rollout_log_probs=[0.0] * len(ids),
+        truncated=False,
+        extra_logs={},
+    )
