@@ -178,10 +178,5 @@ func (s *Server) stateGet(w http.ResponseWriter, r *http.Request) {
 
 func (s *Server) writeState(w http.ResponseWriter, r *http.Request, sess *session.Session) {
 	state, err := s.env.State(r.Context(), sess)
-	if err != nil {
-		httpio.WriteRefusal(w, err)
-		return
-	}
-
-	httpio.WriteJSON(w, http.StatusOK, state)
+	httpio.WriteAnswer(w, state, err)
 }

@@ -82,12 +82,9 @@ func newGroup(ctx workflow.Context, spec rollout.GroupSpec) (*group, error) {
 		g.state.Members[i] = rollout.Member{Index: i, RolloutID: rollout.MemberID(spec.ID, i, 0)}
 	}
 
-	err := workflow.SetQueryHandlerWithOptions(
-		ctx,
-		rollout.QueryState,
+	err := workflow.SetQueryHandlerWithOptions(ctx, rollout.QueryState,
 		func() (rollout.GroupState, error) { return g.state, nil },
-		workflow.QueryHandlerOptions{Description: "How the members of the group stand"},
-	)
+		workflow.QueryHandlerOptions{Description: "How the members of the group stand"})
 	if err != nil {
 		return nil, err
 	}
@@ -167,7 +164,7 @@ func (g *group) label() {
 		updates = append(updates, g.keys.Task.ValueSet(searchattr.Keyword(id)))
 	}
 
-	g.upsert(updates...)
+	searchattr.Upsert(g.ctx, g.log, updates...)
 }
 
 // finish sets the final search attributes and details.
@@ -185,7 +182,7 @@ func (g *group) finish() {
 		updates = append(updates, g.keys.Reward.ValueSet(s.Mean))
 	}
 
-	g.upsert(updates...)
+	searchattr.Upsert(g.ctx, g.log, updates...)
 	g.describe()
 }
 
@@ -200,10 +197,4 @@ func (g *group) describe() {
 	}
 
 	workflow.SetCurrentDetails(g.ctx, text)
-}
-
-func (g *group) upsert(updates ...temporal.SearchAttributeUpdate) {
-	if err := workflow.UpsertTypedSearchAttributes(g.ctx, updates...); err != nil {
-		g.log.Warn("search attributes not set", "error", err)
-	}
 }

@@ -40,7 +40,7 @@ func (r *run) enter(p rollout.Phase) {
 		updates = append(updates, r.keys.Sandbox.ValueSet(searchattr.Keyword(r.state.SandboxID)))
 	}
 
-	r.upsert(updates...)
+	searchattr.Upsert(r.ctx, r.log, updates...)
 }
 
 // startPhase ends the timing of the current phase at at and begins the timing of p.
@@ -70,7 +70,7 @@ func (r *run) placed(p activities.Place) {
 
 // label sets the search attributes that do not change.
 func (r *run) label() {
-	r.upsert(r.keys.AtStart(r.spec)...)
+	searchattr.Upsert(r.ctx, r.log, r.keys.AtStart(r.spec)...)
 }
 
 func (r *run) outcomeAttributes() []temporal.SearchAttributeUpdate {
@@ -86,12 +86,6 @@ func (r *run) outcomeAttributes() []temporal.SearchAttributeUpdate {
 	}
 
 	return append(updates, r.keys.Numbers.ValueSet(numbers.Text()))
-}
-
-func (r *run) upsert(updates ...temporal.SearchAttributeUpdate) {
-	if err := workflow.UpsertTypedSearchAttributes(r.ctx, updates...); err != nil {
-		r.log.Warn("search attributes not set", "error", err)
-	}
 }
 
 // details is the summary on Temporal's page of the workflow.

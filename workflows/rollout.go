@@ -117,12 +117,9 @@ func setup(ctx workflow.Context, spec rollout.Spec) (*run, error) {
 		},
 	}
 
-	err := workflow.SetQueryHandlerWithOptions(
-		ctx,
-		rollout.QueryState,
+	err := workflow.SetQueryHandlerWithOptions(ctx, rollout.QueryState,
 		func() (rollout.State, error) { return r.state, nil },
-		workflow.QueryHandlerOptions{Description: "Where the rollout stands"},
-	)
+		workflow.QueryHandlerOptions{Description: "Where the rollout stands"})
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/producer"
 	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/temporalx/searchattr"
 	"github.com/rolloutd/rolloutd/internal/text"
 )
 
@@ -78,7 +79,7 @@ func (p *run) change(c producer.Change) {
 
 func (p *run) enter(phase producer.Phase) {
 	p.state.Phase = phase
-	p.upsert(p.keys.Phase.ValueSet(string(phase)))
+	searchattr.Upsert(p.ctx, p.log, p.keys.Phase.ValueSet(string(phase)))
 }
 
 // abortGroups aborts the running groups. The first reason is kept.

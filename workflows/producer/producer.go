@@ -110,12 +110,9 @@ func newRun(ctx workflow.Context, spec producer.Spec) (*run, error) {
 	p.io, p.stopIO = workflow.WithCancel(work)
 	p.state = spec.Begin(workflow.Now(ctx))
 
-	err := workflow.SetQueryHandlerWithOptions(
-		ctx,
-		rollout.QueryState,
+	err := workflow.SetQueryHandlerWithOptions(ctx, rollout.QueryState,
 		func() (producer.State, error) { return p.state, nil },
-		workflow.QueryHandlerOptions{Description: "Cursor, running groups, deliveries and sums of the producer"},
-	)
+		workflow.QueryHandlerOptions{Description: "Cursor, running groups, deliveries and sums of the producer"})
 	if err != nil {
 		return nil, err
 	}
@@ -216,7 +213,8 @@ func (p *run) finish(outcome producer.Outcome) (producer.State, error) {
 		p.state.Waiting = fmt.Sprintf("the groups of all %d steps are delivered", p.totalSteps())
 	}
 
-	p.upsert(p.keys.Phase.ValueSet(string(producer.Done)), p.keys.Outcome.ValueSet(string(outcome)))
+	searchattr.Upsert(p.ctx, p.log,
+		p.keys.Phase.ValueSet(string(producer.Done)), p.keys.Outcome.ValueSet(string(outcome)))
 	p.describe()
 	ctx := workflow.WithLocalActivityOptions(p.ctx, workflow.LocalActivityOptions{
 		StartToCloseTimeout:    storeTry,
@@ -242,30 +240,13 @@ func (p *run) label() {
 		updates = append(updates, p.keys.Task.ValueSet(searchattr.Keyword(p.spec.Name)))
 	}
 
-	p.upsert(updates...)
-}
-
-func (p *run) upsert(updates ...temporal.SearchAttributeUpdate) {
-	if err := workflow.UpsertTypedSearchAttributes(p.ctx, updates...); err != nil {
-		p.log.Warn("search attributes not set", "error", err)
-	}
+	searchattr.Upsert(p.ctx, p.log, updates...)
 }
 
 // describe sets the summary on Temporal's page of the workflow.
 func (p *run) describe() {
 	s, c := p.state, p.state.Counts
-	workflow.SetCurrentDetails(
-		p.ctx,
-		fmt.Sprintf(
-			"%s: %d groups started, %d delivered, %d skipped or refused, %d run with %d rollouts in flight, step %d\n%s",
-			s.Phase,
-			c.Started,
-			c.Delivered,
-			c.Skipped+c.Refused,
-			len(s.Running),
-			s.InFlight(),
-			s.Step,
-			s.Waiting,
-		),
-	)
+	workflow.SetCurrentDetails(p.ctx, fmt.Sprintf(
+		"%s: %d groups started, %d delivered, %d skipped or refused, %d run with %d rollouts in flight, step %d\n%s",
+		s.Phase, c.Started, c.Delivered, c.Skipped+c.Refused, len(s.Running), s.InFlight(), s.Step, s.Waiting))
 }

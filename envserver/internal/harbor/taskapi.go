@@ -178,7 +178,7 @@ func (a taskAPI) postTasks(w http.ResponseWriter, r *http.Request) {
 	var split string
 	if a.read(w, r, func(c *validation.Checker) { split = c.String("split") }) {
 		all, err := a.sets.refs(split, nil, nil)
-		answer(w, tasksAnswer{all, Name}, err)
+		httpio.WriteAnswer(w, tasksAnswer{all, Name}, err)
 	}
 }
 
@@ -188,7 +188,7 @@ func (a taskAPI) postRange(w http.ResponseWriter, r *http.Request) {
 		in.Split, in.Start, in.Stop = c.String("split"), c.Int("start", false), c.Int("stop", false)
 	}) {
 		all, err := a.sets.refs(in.Split, in.Start, in.Stop)
-		answer(w, rangeAnswer{all}, err)
+		httpio.WriteAnswer(w, rangeAnswer{all}, err)
 	}
 }
 
@@ -211,13 +211,4 @@ func (a taskAPI) postTask(w http.ResponseWriter, r *http.Request) {
 	default:
 		httpio.WriteJSON(w, http.StatusOK, taskAnswer{a.sets.ref(set, split, *index)})
 	}
-}
-
-func answer(w http.ResponseWriter, v any, err error) {
-	if err != nil {
-		httpio.WriteRefusal(w, err)
-		return
-	}
-
-	httpio.WriteJSON(w, http.StatusOK, v)
 }

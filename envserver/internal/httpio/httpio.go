@@ -44,6 +44,16 @@ func WriteDetail(w http.ResponseWriter, status int, detail string) {
 	WriteJSON(w, status, reply.Problem{Detail: detail})
 }
 
+// WriteAnswer writes v as JSON, or the refusal of err.
+func WriteAnswer(w http.ResponseWriter, v any, err error) {
+	if err != nil {
+		WriteRefusal(w, err)
+		return
+	}
+
+	WriteJSON(w, http.StatusOK, v)
+}
+
 // WriteInvalid writes the validation errors of a request's body.
 func WriteInvalid(w http.ResponseWriter, found validation.List) {
 	WriteJSON(w, http.StatusUnprocessableEntity, reply.ValidationProblem{Detail: found})

@@ -6,6 +6,7 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
+	"github.com/rolloutd/rolloutd/envserver/internal/httpio"
 	"github.com/rolloutd/rolloutd/envserver/internal/tools"
 )
 
@@ -19,7 +20,7 @@ type argumentsAnswer struct {
 
 func (a *API) getArguments(w http.ResponseWriter, r *http.Request) {
 	answer, err := a.argumentsOf(r.Context(), chi.URLParam(r, "id"))
-	answerWith(w, answer, err)
+	httpio.WriteAnswer(w, answer, err)
 }
 
 func (a *API) argumentsOf(ctx context.Context, id string) (answer argumentsAnswer, err error) {

@@ -90,7 +90,7 @@ func (a *API) getDelivery(w http.ResponseWriter, r *http.Request) {
 		GroupID: chi.URLParam(r, "id"),
 		Sink:    chi.URLParam(r, "sink"),
 	})
-	answerWith(w, d, err)
+	httpio.WriteAnswer(w, d, err)
 }
 
 func (a *API) listDeliveries(w http.ResponseWriter, r *http.Request) {
@@ -104,5 +104,5 @@ func (a *API) listDeliveries(w http.ResponseWriter, r *http.Request) {
 		Sink: q.Get("sink"), State: rollout.DeliveryState(q.Get("state")), ProducerID: q.Get("producer_id"),
 		Limit: limit, Cursor: q.Get("cursor"),
 	})
-	answerWith(w, page, err)
+	httpio.WriteAnswer(w, page, err)
 }

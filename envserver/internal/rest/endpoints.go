@@ -75,5 +75,5 @@ func (a *API) listEndpoints(w http.ResponseWriter, r *http.Request) {
 
 func (a *API) getEndpoint(w http.ResponseWriter, r *http.Request) {
 	load, err := a.Endpoints.Load(r.Context(), chi.URLParam(r, "name"))
-	answerWith(w, load, err)
+	httpio.WriteAnswer(w, load, err)
 }

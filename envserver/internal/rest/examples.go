@@ -7,6 +7,7 @@ import (
 	"path"
 
 	"github.com/rolloutd/rolloutd/envserver/internal/api"
+	"github.com/rolloutd/rolloutd/envserver/internal/httpio"
 	"github.com/rolloutd/rolloutd/examples"
 	"github.com/rolloutd/rolloutd/internal/taskset"
 )
@@ -37,7 +38,7 @@ func (a *API) exampleRoutes() []api.Route {
 
 func listExamples(w http.ResponseWriter, _ *http.Request) {
 	list, err := readExamples(examples.Tasks)
-	answerWith(w, list, err)
+	httpio.WriteAnswer(w, list, err)
 }
 
 func readExamples(from fs.FS) (list exampleList, err error) {

@@ -115,12 +115,12 @@ func (a *API) listGroups(w http.ResponseWriter, r *http.Request) {
 		Limit:    limit,
 		Cursor:   q.Get("cursor"),
 	})
-	answerWith(w, page, err)
+	httpio.WriteAnswer(w, page, err)
 }
 
 func (a *API) getGroup(w http.ResponseWriter, r *http.Request) {
 	g, err := a.Groups.Group(r.Context(), chi.URLParam(r, "id"))
-	answerWith(w, tools.GroupAnswerOf(g), err)
+	httpio.WriteAnswer(w, tools.GroupAnswerOf(g), err)
 }
 
 func (a *API) abortGroup(w http.ResponseWriter, r *http.Request) {
@@ -131,5 +131,5 @@ func (a *API) abortGroup(w http.ResponseWriter, r *http.Request) {
 
 	id := chi.URLParam(r, "id")
 	aborted, err := a.Groups.AbortGroup(r.Context(), id, abortReason(args))
-	answerWith(w, groupAbortAnswer{id, aborted}, err)
+	httpio.WriteAnswer(w, groupAbortAnswer{id, aborted}, err)
 }

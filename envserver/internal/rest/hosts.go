@@ -61,12 +61,12 @@ func operators(next http.HandlerFunc) http.HandlerFunc {
 
 func (a *API) listHosts(w http.ResponseWriter, r *http.Request) {
 	page, err := a.Hosts.Hosts(r.Context())
-	answerWith(w, page, err)
+	httpio.WriteAnswer(w, page, err)
 }
 
 func (a *API) drainHost(on bool) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		h, err := a.Hosts.Drain(r.Context(), chi.URLParam(r, "name"), on)
-		answerWith(w, h, err)
+		httpio.WriteAnswer(w, h, err)
 	}
 }

@@ -35,7 +35,7 @@ func (a *API) listRollouts(w http.ResponseWriter, r *http.Request) {
 		a.countCalls(r.Context(), page.Rollouts)
 	}
 
-	answerWith(w, page, err)
+	httpio.WriteAnswer(w, page, err)
 }
 
 const (
@@ -81,7 +81,7 @@ func (a *API) countRollouts(w http.ResponseWriter, r *http.Request) {
 	}
 
 	counts, err := a.Rollouts.Counts(r.Context(), filter)
-	answerWith(w, counts, err)
+	httpio.WriteAnswer(w, counts, err)
 }
 
 // filterOf reads the parameters of a list of rollouts.

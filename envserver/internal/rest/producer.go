@@ -129,12 +129,12 @@ func (a *API) listProducers(w http.ResponseWriter, r *http.Request) {
 		Limit:    limit,
 		Cursor:   q.Get("cursor"),
 	})
-	answerWith(w, page, err)
+	httpio.WriteAnswer(w, page, err)
 }
 
 func (a *API) getProducer(w http.ResponseWriter, r *http.Request) {
 	p, err := a.Producers.Producer(r.Context(), chi.URLParam(r, "id"))
-	answerWith(w, p, err)
+	httpio.WriteAnswer(w, p, err)
 }
 
 func (a *API) changeProducer(w http.ResponseWriter, r *http.Request) {
@@ -151,7 +151,7 @@ func (a *API) changeProducer(w http.ResponseWriter, r *http.Request) {
 
 	id := chi.URLParam(r, "id")
 	changed, err := a.Producers.ChangeProducer(r.Context(), id, change)
-	answerWith(w, producerAnswer{id, !changed}, err)
+	httpio.WriteAnswer(w, producerAnswer{id, !changed}, err)
 }
 
 // producerChange reads a change and refuses invalid bounds.
@@ -172,5 +172,5 @@ func (a *API) abortProducer(w http.ResponseWriter, r *http.Request) {
 
 	id := chi.URLParam(r, "id")
 	aborted, err := a.Producers.AbortProducer(r.Context(), id, abortReason(args))
-	answerWith(w, producerAnswer{id, !aborted}, err)
+	httpio.WriteAnswer(w, producerAnswer{id, !aborted}, err)
 }

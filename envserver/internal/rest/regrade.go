@@ -136,7 +136,7 @@ func (a *API) regradedTask(ctx context.Context, rolloutID string, given map[stri
 
 func (a *API) listRegrades(w http.ResponseWriter, r *http.Request) {
 	all, err := a.Regrades.Regrades(r.Context(), chi.URLParam(r, "id"))
-	answerWith(w, all, err)
+	httpio.WriteAnswer(w, all, err)
 }
 
 func (a *API) getRegrade(w http.ResponseWriter, r *http.Request) {
@@ -159,5 +159,5 @@ func (a *API) getRegrade(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 
 	regrade, err := a.Regrades.WaitRegrade(ctx, chi.URLParam(r, "id"), chi.URLParam(r, "regrade_id"))
-	answerWith(w, regrade, err)
+	httpio.WriteAnswer(w, regrade, err)
 }

@@ -211,18 +211,9 @@ func (a *API) postRollout(w http.ResponseWriter, r *http.Request) {
 	httpio.WriteBytes(w, http.StatusAccepted, text.JSON)
 }
 
-func answerWith(w http.ResponseWriter, v any, err error) {
-	if err != nil {
-		httpio.WriteRefusal(w, err)
-		return
-	}
-
-	httpio.WriteJSON(w, http.StatusOK, v)
-}
-
 func (a *API) getRollout(w http.ResponseWriter, r *http.Request) {
 	state, err := a.Rollouts.State(r.Context(), chi.URLParam(r, "id"))
-	answerWith(w, state, err)
+	httpio.WriteAnswer(w, state, err)
 }
 
 // finishedState returns the state of the rollout that a request names, if it has finished.
@@ -269,7 +260,7 @@ func (a *API) getResult(w http.ResponseWriter, r *http.Request) {
 	case wholeResult:
 	case resultHead:
 		head, err := a.head(r)
-		answerWith(w, head.Head(), err)
+		httpio.WriteAnswer(w, head.Head(), err)
 
 		return
 	default:
@@ -300,7 +291,7 @@ func (a *API) getMessages(w http.ResponseWriter, r *http.Request) {
 	t, err := a.Rollouts.Messages(r.Context(), chi.URLParam(r, "id"))
 	// decoded, encoded, and the encoder's previous buffer
 	x.Shrink(3 * sizeOf(t))
-	answerWith(w, t, err)
+	httpio.WriteAnswer(w, t, err)
 }
 
 // abortReason returns the reason for display.
@@ -317,5 +308,5 @@ func (a *API) abortRollout(w http.ResponseWriter, r *http.Request) {
 
 	id := chi.URLParam(r, "id")
 	aborted, err := a.Rollouts.Abort(r.Context(), id, abortReason(args))
-	answerWith(w, reply.AbortAnswer{RolloutID: id, Aborted: aborted}, err)
+	httpio.WriteAnswer(w, reply.AbortAnswer{RolloutID: id, Aborted: aborted}, err)
 }

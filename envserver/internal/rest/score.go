@@ -9,6 +9,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/envserver/internal/api"
 	"github.com/rolloutd/rolloutd/envserver/internal/arguments"
+	"github.com/rolloutd/rolloutd/envserver/internal/httpio"
 	"github.com/rolloutd/rolloutd/envserver/internal/reply"
 	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/rollout"
@@ -68,7 +69,7 @@ func (a *API) scoreRollout(w http.ResponseWriter, r *http.Request) {
 		err = a.Episodes.Score(r.Context(), id, score)
 	}
 
-	answerWith(w, reply.ScoreAnswer{RolloutID: id, Score: score.Score}, err)
+	httpio.WriteAnswer(w, reply.ScoreAnswer{RolloutID: id, Score: score.Score}, err)
 }
 
 // scoreOf reads a score. Its turns must be in the trace, which is stored before the rollout waits for its score.

@@ -51,10 +51,10 @@ func (a *API) listTaskSets(w http.ResponseWriter, _ *http.Request) {
 
 func (a *API) listTasks(w http.ResponseWriter, r *http.Request) {
 	tasks, err := a.Produce.SetTasks(chi.URLParam(r, "name"))
-	answerWith(w, tasks, err)
+	httpio.WriteAnswer(w, tasks, err)
 }
 
 func (a *API) getTask(w http.ResponseWriter, r *http.Request) {
 	args, err := a.Produce.TaskArguments(chi.URLParam(r, "name"), r.URL.Query().Get("task"))
-	answerWith(w, args, err)
+	httpio.WriteAnswer(w, args, err)
 }

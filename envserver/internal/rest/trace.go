@@ -93,7 +93,7 @@ func (a *API) writeATIF(w http.ResponseWriter, r *http.Request, lines io.Reader)
 	defer x.leave()
 
 	t, err := formats.ReadATIF(lines, chi.URLParam(r, "id"))
-	answerWith(w, t, err)
+	httpio.WriteAnswer(w, t, err)
 }
 
 // writeArrays reads the whole trace before the answer begins: the arrays are sent one after another, and an

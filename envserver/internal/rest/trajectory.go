@@ -158,10 +158,10 @@ func (a *API) answerTrajectory(
 		writeBody(w, jsonLines, func(w io.Writer) error { return writeSequences(w, done, all) })
 	case atroposFormat:
 		group, err := formats.ToAtropos(all)
-		answerWith(w, group, err)
+		httpio.WriteAnswer(w, group, err)
 	case trlFormat:
 		lists, err := formats.ToTRL(all)
-		answerWith(w, lists, err)
+		httpio.WriteAnswer(w, lists, err)
 	default:
 		httpio.WriteRefusal(
 			w,

@@ -153,7 +153,7 @@ func (a *API) getAlternatives(w http.ResponseWriter, r *http.Request) {
 	defer lines.Close()
 
 	found, err := tokens.ReadAlternatives(lines, turn, start)
-	answerWith(w, found, err)
+	httpio.WriteAnswer(w, found, err)
 }
 
 func (a *API) getTokens(w http.ResponseWriter, r *http.Request) {
@@ -245,5 +245,5 @@ func (a *API) answerIndex(
 		answer, err = read(i)
 		return err
 	})
-	answerWith(w, answer, err)
+	httpio.WriteAnswer(w, answer, err)
 }

@@ -75,7 +75,7 @@ type uploader struct {
 func (u uploader) getUpload(w http.ResponseWriter, r *http.Request) {
 	digest := chi.URLParam(r, "sha256")
 	size, err := u.a.Uploads.Size(r.Context(), access.CallerOf(r.Context()).Name, digest)
-	answerWith(w, reply.Upload{SHA256: digest, Size: size}, err)
+	httpio.WriteAnswer(w, reply.Upload{SHA256: digest, Size: size}, err)
 }
 
 func (u uploader) putUpload(w http.ResponseWriter, r *http.Request) {
@@ -110,7 +110,7 @@ func (u uploader) putUpload(w http.ResponseWriter, r *http.Request) {
 		httpio.WriteDetail(w, http.StatusRequestTimeout, "The body did not come in time")
 	case r.Context().Err() != nil: // the client is gone
 	default:
-		answerWith(w, reply.Upload{SHA256: digest, Size: size}, err)
+		httpio.WriteAnswer(w, reply.Upload{SHA256: digest, Size: size}, err)
 	}
 }
 
