@@ -29,10 +29,10 @@ type TurnReward struct {
 	Reward float64 `json:"reward"`
 }
 
-// CheckRewards refuses named rewards that are too many, have no usable name or are not finite.
+// checkRewards refuses named rewards that are too many, have no usable name or are not finite.
 //
 //workflowcheck:ignore
-func CheckRewards(field string, named map[string]float64) error {
+func checkRewards(field string, named map[string]float64) error {
 	if len(named) > MaxRewards {
 		return fault.Field(field, "must be at most %d, got %d", MaxRewards, len(named))
 	}

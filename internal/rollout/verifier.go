@@ -440,7 +440,7 @@ func (v Verifier) CheckScore(s Score) error {
 		return fault.Field("score", "must be %g to %g (reward_range), got %g", least, most, s.Score)
 	}
 
-	if err := CheckRewards("rewards", s.Rewards); err != nil {
+	if err := checkRewards("rewards", s.Rewards); err != nil {
 		return err
 	}
 

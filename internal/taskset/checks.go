@@ -40,8 +40,8 @@ type Check struct {
 // maxChecks bounds the file, in bytes: MaxTasks tasks with short names and no problems.
 const maxChecks = 256 << 20
 
-// ChecksFile is the file of the checks of the set at path: in a folder, and beside a file.
-func ChecksFile(path string) string {
+// checksFile is the file of the checks of the set at path: in a folder, and beside a file.
+func checksFile(path string) string {
 	if st, err := os.Stat(path); err == nil && st.IsDir() {
 		return filepath.Join(path, "rolloutd-checks.json")
 	}
@@ -51,7 +51,7 @@ func ChecksFile(path string) string {
 
 // ReadChecks returns the checks of the set at path; none if it was never checked. The error's kind is Invalid.
 func ReadChecks(path string) (Checks, error) {
-	file := ChecksFile(path)
+	file := checksFile(path)
 
 	f, err := os.Open(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -86,7 +86,7 @@ func (c Checks) Write(path string) error {
 		return err
 	}
 
-	file := ChecksFile(path)
+	file := checksFile(path)
 	if err := durable.Replace(file, append(text, '\n')); err != nil {
 		return err
 	}

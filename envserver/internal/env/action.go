@@ -47,7 +47,7 @@ func ReadAction(data map[string]any) (Action, validation.List) {
 
 	m.OptionalString("request_id", math.MaxInt)
 
-	a.RequestID = RequestIDOf(a.Metadata)
+	a.RequestID = requestIDOf(a.Metadata)
 
 	return a, append(found, m.Found(false)...)
 }

@@ -77,7 +77,7 @@ type CallMeta struct {
 
 // ReadMeta reads a call's _meta. A request_id that is no string is refused: a repeated call would run twice.
 func (e *Env) ReadMeta(meta map[string]any) (CallMeta, error) {
-	m := CallMeta{Limit: max(e.stepTimeout, 0), RequestID: RequestIDOf(meta)}
+	m := CallMeta{Limit: max(e.stepTimeout, 0), RequestID: requestIDOf(meta)}
 
 	c := validation.Check(meta)
 	if asked, ok := c.Positive("timeout_s"); ok {

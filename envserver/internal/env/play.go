@@ -180,8 +180,8 @@ func RequestID(named string) string {
 	return "request-sha256-" + hex.EncodeToString(sum[:])
 }
 
-// RequestIDOf returns the RequestID of the request_id in a call's metadata; "": none.
-func RequestIDOf(metadata map[string]any) string {
+// requestIDOf returns the RequestID of the request_id in a call's metadata; "": none.
+func requestIDOf(metadata map[string]any) string {
 	if id, _ := metadata["request_id"].(string); id != "" {
 		return RequestID(id)
 	}

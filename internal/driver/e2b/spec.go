@@ -130,13 +130,6 @@ type program struct {
 	path    string
 }
 
-// ProgramPath returns the path in a machine of the sandboxd binary at path. A template with the binary at
-// that path starts faster.
-func ProgramPath(path string) (string, error) {
-	p, err := readProgram(path)
-	return p.path, err
-}
-
 func readProgram(path string) (program, error) {
 	data, err := os.ReadFile(path)
 	sum := sha256.Sum256(data)
