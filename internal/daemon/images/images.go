@@ -4,6 +4,7 @@ package images
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -38,11 +39,26 @@ type Host struct {
 
 	// one pull at a time: forty sandboxes of a missing image pull it once
 	pulling chan struct{}
+
+	// by image, of pulls that found no room; of the holder of pulling
+	lacks map[string]lack
 }
+
+// lack is why and when a pull found no room.
+type lack struct {
+	err error
+	at  time.Time
+}
+
+// lackTime is for how long an image that found no room is not pulled again. Each pull would fill the disk again, for all
+// that is on it, and keep other images waiting, and many rollouts may wait for that room.
+const lackTime = time.Minute
 
 // New makes a Host over the store. Tasks may pull images from these registries; a pull takes a slot of starts.
 func New(store *image.Store, registries []string, starts *host.Starts) *Host {
-	return &Host{store: store, registries: registries, starts: starts, pulling: make(chan struct{}, 1)}
+	return &Host{
+		store: store, registries: registries, starts: starts, pulling: make(chan struct{}, 1), lacks: map[string]lack{},
+	}
 }
 
 // Use implements local.Images.
@@ -67,17 +83,33 @@ func (h *Host) Use(ctx context.Context, name string) (*image.Use, error) {
 		return use, err
 	}
 
-	release, err := h.starts.Acquire(ctx, host.StartImage)
-	if err != nil {
-		return nil, err
-	}
-	defer release()
-
-	if _, err := h.store.Pull(ctx, name); err != nil {
+	if err := h.pull(ctx, name); err != nil {
 		return nil, err
 	}
 
 	return h.store.Use(ctx, name)
+}
+
+// pull pulls an image, unless it has found no room of late. The caller holds pulling.
+func (h *Host) pull(ctx context.Context, name string) error {
+	maps.DeleteFunc(h.lacks, func(_ string, l lack) bool { return time.Since(l.at) > lackTime })
+
+	if l, ok := h.lacks[name]; ok {
+		return l.err
+	}
+
+	release, err := h.starts.Acquire(ctx, host.StartImage)
+	if err != nil {
+		return err
+	}
+	defer release()
+
+	_, err = h.store.Pull(ctx, name)
+	if fault.Is(err, fault.Exhausted) {
+		h.lacks[name] = lack{err, time.Now()}
+	}
+
+	return err
 }
 
 // MayPull returns a check that refuses images that tasks may not pull, for drivers that keep images elsewhere.

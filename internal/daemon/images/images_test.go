@@ -96,6 +96,27 @@ func TestPulledOnce(t *testing.T) {
 	require.EqualValues(t, 1, manifests.Load())
 }
 
+// An image that found no room is not pulled again at once, for none of the rollouts that wait for that room.
+func TestNoRoomIsRemembered(t *testing.T) {
+	t.Parallel()
+	host, manifests := serve(t)
+	c := configOf(t, host)
+	store, err := images.Open(c, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+
+	h := images.New(store, c.Sandbox.Images.Registries, nil)
+	temp := filepath.Join(c.ImagesDir(), "tmp")
+	require.NoError(t, os.Remove(temp))
+
+	for range 2 {
+		_, err = h.Use(t.Context(), host+"/team/app:1")
+		require.Equal(t, fault.Exhausted, fault.KindOf(err), "%v", err)
+		require.NoError(t, os.MkdirAll(temp, 0o700))
+	}
+
+	require.Zero(t, manifests.Load())
+}
+
 // An image of a task is pulled only from the operator's registries.
 func TestRegistriesOfTasks(t *testing.T) {
 	t.Parallel()
