@@ -154,9 +154,9 @@ func (r *route) noteReply(c *call, plan continuation.Plan, res *upstream.Result)
 		r.report.continuation.WithLabelValues(r.Model.Label(), "ids").Inc()
 	}
 
-	said := replyOf(c.request.Body, res.Raw, res.Reply.PromptTokenIDs, res.Reply.TokenIDs)
-	said.Turn, said.Rendered = c.turn, c.request.Prompt.IDs == nil
-	r.forest.Add(plan, said)
+	answer := replyOf(c.request.Body, res.Raw, res.Reply.PromptTokenIDs, res.Reply.TokenIDs)
+	answer.Turn, answer.Rendered = c.turn, c.request.Prompt.IDs == nil
+	r.forest.Add(plan, answer)
 }
 
 // regrow adds the recorded calls to the conversations, after a restart.
@@ -180,9 +180,9 @@ func (r *route) regrow() {
 
 func (r *route) regrowOne(rec *trace.Record) {
 	digest, messages := promptParts(rec.Request)
-	said := replyOf(rec.Request, rec.Reply, rec.PromptTokenIDs, rec.TokenIDs)
-	said.Turn = rec.Turn
-	r.forest.Add(r.forest.Recorded(digest, messages), said)
+	answer := replyOf(rec.Request, rec.Reply, rec.PromptTokenIDs, rec.TokenIDs)
+	answer.Turn = rec.Turn
+	r.forest.Add(r.forest.Recorded(digest, messages), answer)
 }
 
 // promptMembers are the members of a chat completion that make its prompt, beside the messages.

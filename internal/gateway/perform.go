@@ -211,10 +211,10 @@ func (r *route) recordHead(c *call, res *upstream.Result) trace.Head {
 }
 
 // usageOf returns the usage of a call of that kind. A broken reply may end before its usage: then its ids are counted.
-func usageOf(kind rollout.TurnKind, said *reply.Reply) rollout.Usage {
-	u := said.Usage
+func usageOf(kind rollout.TurnKind, answer *reply.Reply) rollout.Usage {
+	u := answer.Usage
 	if u.PromptTokens == 0 && u.CompletionTokens == 0 {
-		u.PromptTokens, u.CompletionTokens = int64(len(said.PromptTokenIDs)), int64(len(said.TokenIDs))
+		u.PromptTokens, u.CompletionTokens = int64(len(answer.PromptTokenIDs)), int64(len(answer.TokenIDs))
 	}
 
 	if isTurn(kind) {

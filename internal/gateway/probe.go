@@ -76,7 +76,7 @@ func (r *route) latest() *dialect.Dialect {
 
 // probeBody returns the smallest request of an API that samples a token.
 func probeBody(api reply.API, model string) []byte {
-	said := []map[string]string{{"role": "user", "content": "ping"}}
+	messages := []map[string]string{{"role": "user", "content": "ping"}}
 	request := map[string]any{"model": model}
 
 	switch api {
@@ -86,7 +86,7 @@ func probeBody(api reply.API, model string) []byte {
 		// OpenAI's minimum
 		request["input"], request["max_output_tokens"] = "ping", 16
 	default:
-		request["messages"], request["max_tokens"] = said, 1
+		request["messages"], request["max_tokens"] = messages, 1
 	}
 	// strings and numbers always encode
 	body, _ := json.Marshal(request)

@@ -21,16 +21,16 @@ func (a *Request) Normalise(raw []byte, r *reply.Reply) ([]byte, error) {
 
 	n := render.Normal{Functions: a.hasFunctions(), ID: a.callID}
 
-	said, err := n.Of(raw, r.Prelude, r.Irregular)
+	normal, err := n.Of(raw, r.Prelude, r.Irregular)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", r.Irregular, err)
 	}
 
-	if said != nil {
-		r.FinishReason, r.PromptAt = n.Finish, moved(r.PromptAt, raw, said)
+	if normal != nil {
+		r.FinishReason, r.PromptAt = n.Finish, moved(r.PromptAt, raw, normal)
 	}
 
-	return said, nil
+	return normal, nil
 }
 
 // moved returns the position of the prompt's ids in the rewritten reply.

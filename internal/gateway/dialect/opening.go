@@ -46,14 +46,14 @@ func firstSystem(messages []byte) []byte {
 		return nil
 	}
 
-	var role, said []byte
+	var role, content []byte
 
 	for key := range c.Fields {
 		switch {
 		case string(key) == "role" && c.Peek() == '"':
 			role = c.String()
 		case string(key) == "content":
-			said = contentOf(&c)
+			content = contentOf(&c)
 		default:
 			c.Skip()
 		}
@@ -63,7 +63,7 @@ func firstSystem(messages []byte) []byte {
 		return nil
 	}
 
-	return said
+	return content
 }
 
 // Several reports whether a prompt of Completions is a list of prompts: of texts, or of lists of token ids.
@@ -111,15 +111,15 @@ func partOf(c *rawjson.Cursor) []byte {
 		return nil
 	}
 
-	var said []byte
+	var content []byte
 
 	for key := range c.Fields {
 		if string(key) == "text" && c.Peek() == '"' {
-			said = c.String()
+			content = c.String()
 		} else {
 			c.Skip()
 		}
 	}
 
-	return said
+	return content
 }

@@ -205,17 +205,17 @@ func usualError(body []byte) json.RawMessage {
 		} `json:"error"`
 	}
 
-	said := any(map[string]string{"message": short(errorText(body))})
+	problem := any(map[string]string{"message": short(errorText(body))})
 	if json.Unmarshal(body, &e) == nil && e.Error != nil && e.Error.Message != "" {
 		e.Error.Message, e.Error.Type = short(e.Error.Message), short(e.Error.Type)
 		if len(e.Error.Code) > 64 {
 			e.Error.Code = nil
 		}
 
-		said = e
+		problem = e
 	}
 	// strings always encode
-	b, _ := json.Marshal(said)
+	b, _ := json.Marshal(problem)
 
 	return b
 }

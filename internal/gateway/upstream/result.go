@@ -64,12 +64,12 @@ func (r *Result) normalise(a *dialect.Request) {
 		return
 	}
 
-	said, err := a.Normalise(r.Raw, &r.Reply)
+	normal, err := a.Normalise(r.Raw, &r.Reply)
 	switch {
 	case err != nil:
 		r.Problem = &Problem{Class: Retry, Text: "the reply is broken: " + err.Error()}
-	case said != nil:
-		r.Raw, r.Repaired = said, r.Reply.Irregular
+	case normal != nil:
+		r.Raw, r.Repaired = normal, r.Reply.Irregular
 	}
 }
 

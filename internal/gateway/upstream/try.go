@@ -152,8 +152,8 @@ func (u *Client) once(ctx context.Context, t *target, a *dialect.Request) *Resul
 	out := u.read(ctx, res, t, a)
 	out.normalise(a)
 
-	if said := cleanBytes(out.Raw, t.key); !bytes.Equal(said, out.Raw) {
-		out.Raw, out.Reply.PromptAt = said, rawjson.Span{}
+	if cleaned := cleanBytes(out.Raw, t.key); !bytes.Equal(cleaned, out.Raw) {
+		out.Raw, out.Reply.PromptAt = cleaned, rawjson.Span{}
 	}
 
 	return out

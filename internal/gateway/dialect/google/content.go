@@ -105,22 +105,22 @@ func (c *content) add(t *chat.Turns, calls *pending) error {
 	case "", "user", "function":
 		for i := range c.Parts {
 			if r := c.Parts[i].Response; r != nil {
-				said, err := r.toParts()
+				parts, err := r.toParts()
 				if err != nil {
 					return err
 				}
 
-				t.Result(calls.answered(r), said)
+				t.Result(calls.answered(r), parts)
 
 				continue
 			}
 
-			said, err := c.Parts[i].toParts()
+			parts, err := c.Parts[i].toParts()
 			if err != nil {
 				return err
 			}
 
-			t.AddUserParts(said...)
+			t.AddUserParts(parts...)
 		}
 
 		t.Flush()
@@ -181,12 +181,12 @@ func (c *content) toParts() ([]chat.Part, error) {
 	var all []chat.Part
 
 	for i := range c.Parts {
-		said, err := c.Parts[i].toParts()
+		parts, err := c.Parts[i].toParts()
 		if err != nil {
 			return nil, err
 		}
 
-		all = append(all, said...)
+		all = append(all, parts...)
 	}
 
 	return all, nil

@@ -74,7 +74,7 @@ func Translate(body []byte, model string, stream bool) (*chat.Call, error) {
 			"is not supported, since no contents are stored: send the whole conversation as contents")
 	}
 
-	said, err := in.conversation()
+	conversation, err := in.conversation()
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +83,7 @@ func Translate(body []byte, model string, stream bool) (*chat.Call, error) {
 	out := chat.Request{
 		Model:            model,
 		Stream:           stream,
-		Messages:         said,
+		Messages:         conversation,
 		MaxTokens:        c.MaxOutput,
 		Temperature:      c.Temperature,
 		TopP:             c.TopP,
@@ -119,12 +119,12 @@ func (in *request) conversation() ([]chat.Message, error) {
 	var t chat.Turns
 
 	if in.System != nil {
-		said, err := in.System.toParts()
+		parts, err := in.System.toParts()
 		if err != nil {
 			return nil, fault.Field("systemInstruction", "%s", err)
 		}
 
-		t.Instruct(said...)
+		t.Instruct(parts...)
 	}
 
 	calls := pending{}

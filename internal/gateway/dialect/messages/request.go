@@ -72,14 +72,14 @@ func Translate(body []byte) (*chat.Call, error) {
 		return nil, err
 	}
 
-	said, err := in.conversation()
+	conversation, err := in.conversation()
 	if err != nil {
 		return nil, err
 	}
 
 	out := chat.Request{
 		Model:           in.Model,
-		Messages:        said,
+		Messages:        conversation,
 		MaxTokens:       in.MaxTokens,
 		Temperature:     in.Temperature,
 		TopP:            in.TopP,

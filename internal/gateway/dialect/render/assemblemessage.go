@@ -150,7 +150,7 @@ func (d *draft) end(o *rawjson.Object) error {
 		return err
 	}
 
-	said, err := rawjson.ParseObject(o.Or("usage", "{}"))
+	final, err := rawjson.ParseObject(o.Or("usage", "{}"))
 	if err != nil {
 		return err
 	}
@@ -163,7 +163,7 @@ func (d *draft) end(o *rawjson.Object) error {
 	o.Filter(func(key string) bool { return !slices.Contains([]string{"type", "delta", "usage"}, key) })
 	take(d.head, o)
 	take(d.head, delta)
-	take(usage, said)
+	take(usage, final)
 	d.head.Set("usage", usage.Bytes())
 
 	return nil

@@ -7,12 +7,12 @@ import (
 
 // addMessage adds a whole message. Some engines end a stream with one: it repeats what came in pieces.
 func (c *Completion) addMessage(in *rawjson.Cursor) {
-	said, called := c.started || c.hasText(), len(c.pieces) > 0
+	spoke, called := c.started || c.hasText(), len(c.pieces) > 0
 	before := *c
 	c.addDelta(in)
 
 	c.wholeCalls = !called
-	if said {
+	if spoke {
 		c.content, c.reasoning, c.refusal, c.spoke, c.newer = before.content, before.reasoning, before.refusal, before.spoke, before.newer
 	}
 

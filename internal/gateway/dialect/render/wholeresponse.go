@@ -155,10 +155,10 @@ func (s *responseStream) part(id []byte, n, part int, raw []byte) {
 		name, extra = "response.reasoning_text", ""
 	}
 
-	said := o.Or(member, `""`)
+	text := o.Or(member, `""`)
 	o.Set(member, []byte(`""`))
 	say("response.content_part.added", `,"part":`, o.Bytes())
-	say(name+".delta", `,"delta":`, said, extra)
-	say(name+".done", `,"`+member+`":`, said, extra)
+	say(name+".delta", `,"delta":`, text, extra)
+	say(name+".done", `,"`+member+`":`, text, extra)
 	say("response.content_part.done", `,"part":`, raw)
 }

@@ -169,7 +169,7 @@ func (s *SSESplitter) flush() ([]byte, bool) {
 // Reframe appends the latest event with other data, on one line; it keeps the event's other lines.
 func (s *SSESplitter) Reframe(dst, data []byte) []byte {
 	event := bytes.TrimPrefix(s.Raw[s.From:s.Line], []byte(bom))
-	for said := false; len(event) > 0; {
+	for written := false; len(event) > 0; {
 		line := event
 		if end := bytes.IndexByte(event, s.eol); end >= 0 {
 			line = event[:end+1]
@@ -179,11 +179,11 @@ func (s *SSESplitter) Reframe(dst, data []byte) []byte {
 		switch {
 		case !bytes.HasPrefix(line, []byte("data:")):
 			dst = append(dst, line...)
-		case !said:
+		case !written:
 			dst = append(
 				append(append(dst, "data: "...), rawjson.Flat(data)...),
 				line[len(bytes.TrimRight(line, "\r\n")):]...)
-			said = true
+			written = true
 		}
 	}
 

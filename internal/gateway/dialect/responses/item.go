@@ -75,12 +75,12 @@ func (i *item) add(t *chat.Turns) error {
 		answer := t.Answer()
 		answer.ToolCalls = append(answer.ToolCalls, chat.NewCall(i.CallID, i.Name, textArguments(i.Input)))
 	case "function_call_output", "custom_tool_call_output":
-		said, err := i.Output.chat()
+		output, err := i.Output.chat()
 		if err != nil {
 			return err
 		}
 
-		t.Result(i.CallID, said)
+		t.Result(i.CallID, output)
 	case "reasoning":
 		t.Answer().Think(i.thought())
 	default:
@@ -91,20 +91,20 @@ func (i *item) add(t *chat.Turns) error {
 }
 
 func (i *item) addMessage(t *chat.Turns) error {
-	said, err := i.Content.chat()
+	content, err := i.Content.chat()
 	if err != nil {
 		return err
 	}
 
 	switch i.Role {
 	case "system", "developer":
-		t.Instruct(said...)
+		t.Instruct(content...)
 	case "user":
-		t.AddUserParts(said...)
+		t.AddUserParts(content...)
 		t.Flush()
 	case "assistant":
 		answer := t.Answer()
-		for _, p := range said {
+		for _, p := range content {
 			answer.Speak(p.Text)
 		}
 	default:
@@ -149,13 +149,13 @@ func (i *item) thought() string {
 		}
 	}
 
-	said := i.Content
-	if len(said) == 0 {
-		said = i.Summary
+	parts := i.Content
+	if len(parts) == 0 {
+		parts = i.Summary
 	}
 
-	texts := make([]string, 0, len(said))
-	for _, p := range said {
+	texts := make([]string, 0, len(parts))
+	for _, p := range parts {
 		texts = append(texts, p.Text)
 	}
 

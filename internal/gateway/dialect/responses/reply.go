@@ -123,8 +123,8 @@ func reply(c chat.Completion, model string, custom []string) []byte {
 		})
 	}
 
-	if said := messageParts(c); said != nil {
-		r.Output = append(r.Output, messageItem{"msg_" + id, "message", "completed", "assistant", said})
+	if parts := messageParts(c); parts != nil {
+		r.Output = append(r.Output, messageItem{"msg_" + id, "message", "completed", "assistant", parts})
 	}
 
 	for i, call := range c.Calls {
