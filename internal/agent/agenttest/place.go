@@ -13,10 +13,12 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/rolloutd/rolloutd/internal/agent"
+	"github.com/rolloutd/rolloutd/internal/clock"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/sandbox"
 	"github.com/rolloutd/rolloutd/internal/scripted"
@@ -120,6 +122,7 @@ func (p *Place) ServeModel(t *testing.T, script string) {
 		for ctx.Err() == nil {
 			// ends with the sandbox
 			_ = p.Backend.ServeModel(ctx, p.id, proxy, nil)
+			_ = clock.Sleep(ctx, 20*time.Millisecond)
 		}
 	})
 	t.Cleanup(func() {
