@@ -276,6 +276,10 @@ func (c *Client) Messages(ctx context.Context, id string) (rollout.Transcript, e
 		}
 	}
 
+	if s.Done() {
+		return rollout.Transcript{}, fault.New(fault.NotFound, "the agent of rollout %q left no transcript", id)
+	}
+
 	return rollout.Transcript{}, fault.New(fault.NotFound, "rollout %q has no transcript yet", id)
 }
 

@@ -405,6 +405,25 @@ func TestMessages(t *testing.T) {
 	}
 }
 
+// The error for a rollout without a transcript tells whether one may still come.
+func TestNoTranscript(t *testing.T) {
+	t.Parallel()
+
+	rc, f, st := newClient(t)
+	_, err := rc.Start(t.Context(), spec("r1"))
+	require.NoError(t, err)
+
+	_, err = rc.Messages(t.Context(), "r1")
+	require.ErrorContains(t, err, "has no transcript yet")
+
+	finish(t, st, "r1")
+	f.end("r1", completed, nil)
+
+	_, err = rc.Messages(t.Context(), "r1")
+	require.ErrorContains(t, err, "left no transcript")
+	require.Equal(t, fault.NotFound, fault.KindOf(err))
+}
+
 func TestWait(t *testing.T) {
 	t.Parallel()
 	rc, f, st := newClient(t)
