@@ -65,15 +65,21 @@ func configOf(t *testing.T, registries ...string) config.Config {
 	return c
 }
 
+func open(t *testing.T, c config.Config) *images.Host {
+	t.Helper()
+
+	store, err := images.Open(c, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+
+	return images.New(store, c.Sandbox.Images.Registries, nil)
+}
+
 // Sandboxes that need a missing image at the same time pull it once.
 func TestPulledOnce(t *testing.T) {
 	t.Parallel()
 	host, manifests := serve(t)
 	c := configOf(t, host)
-	store, err := images.Open(c, slog.New(slog.DiscardHandler))
-	require.NoError(t, err)
-
-	h := images.New(store, c.Sandbox.Images.Registries, nil)
+	h := open(t, c)
 
 	var all sync.WaitGroup
 
@@ -101,15 +107,12 @@ func TestNoRoomIsRemembered(t *testing.T) {
 	t.Parallel()
 	host, manifests := serve(t)
 	c := configOf(t, host)
-	store, err := images.Open(c, slog.New(slog.DiscardHandler))
-	require.NoError(t, err)
-
-	h := images.New(store, c.Sandbox.Images.Registries, nil)
+	h := open(t, c)
 	temp := filepath.Join(c.ImagesDir(), "tmp")
 	require.NoError(t, os.Remove(temp))
 
 	for range 2 {
-		_, err = h.Use(t.Context(), host+"/team/app:1")
+		_, err := h.Use(t.Context(), host+"/team/app:1")
 		require.Equal(t, fault.Exhausted, fault.KindOf(err), "%v", err)
 		require.NoError(t, os.MkdirAll(temp, 0o700))
 	}
@@ -123,9 +126,7 @@ func TestRegistriesOfTasks(t *testing.T) {
 	host, manifests := serve(t)
 	c := configOf(t, "docker.io")
 	quiet := slog.New(slog.DiscardHandler)
-	store, err := images.Open(c, quiet)
-	require.NoError(t, err)
-	_, err = images.New(store, c.Sandbox.Images.Registries, nil).Use(t.Context(), host+"/team/app:1")
+	_, err := open(t, c).Use(t.Context(), host+"/team/app:1")
 	require.ErrorContains(t, err, "tasks may not pull from "+host)
 	require.Equal(t, fault.Invalid, fault.KindOf(err))
 	require.Equal(t, fault.Invalid, fault.KindOf(images.NewChecker(c, quiet, true).Check(host+"/team/app:1")))
