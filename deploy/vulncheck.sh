@@ -18,8 +18,9 @@ check() {
   [ "$status" -eq 0 ] || { cat "$tmp/out"; exit "$status"; }
 }
 
-check "$1" -db "$db" ./...
-# The nested module is checked by its binary: the analysis of the Temporal server's source takes minutes and gigabytes.
+# The nested module is checked by its binary: the analysis of the Temporal server's source takes minutes and gigabytes. It
+# comes first, since the source is read before a database that cannot be reached is noticed.
 (cd cmd/rolloutd-dev && go build -o "$tmp/rolloutd-dev" .)
 check "$1" -db "$db" -mode binary "$tmp/rolloutd-dev"
+check "$1" -db "$db" ./...
 echo "vulncheck: no known vulnerability in what this project calls"

@@ -130,6 +130,21 @@ func (c *document) find(method, path string) (described, bool) {
 	return described{}, false
 }
 
+var referred = regexp.MustCompile(`"#/\$defs/([^"]+)"`)
+
+// addReferred adds the components that a schema needs. To resolve all of them takes longer than most tests.
+func (c *document) addReferred(defs map[string]json.RawMessage, schema json.RawMessage) {
+	for _, found := range referred.FindAllSubmatch(schema, -1) {
+		name := string(found[1])
+		if _, ok := defs[name]; ok {
+			continue
+		}
+
+		defs[name] = c.Components.Schemas[name]
+		c.addReferred(defs, defs[name])
+	}
+}
+
 // accepts validates a JSON text against a schema of the document.
 func (c *document) accepts(t *testing.T, schema json.RawMessage, text string) error {
 	t.Helper()
@@ -138,7 +153,10 @@ func (c *document) accepts(t *testing.T, schema json.RawMessage, text string) er
 
 	resolved := c.resolved[string(schema)]
 	if resolved == nil {
-		root, err := json.Marshal(map[string]any{"$defs": c.Components.Schemas, "allOf": []json.RawMessage{schema}})
+		defs := map[string]json.RawMessage{}
+		c.addReferred(defs, schema)
+
+		root, err := json.Marshal(map[string]any{"$defs": defs, "allOf": []json.RawMessage{schema}})
 		require.NoError(t, err)
 
 		var s jsonschema.Schema
