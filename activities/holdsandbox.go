@@ -16,9 +16,10 @@ import (
 // make a call that would fail.
 const holdLook = 10 * time.Second
 
-// HoldSandbox keeps the sandbox of an ended agent open until the next activity of the attempt begins, and lets the client that
-// grades call any tool in it, with the network that the agent had. It first stores the trace so far, so that the client
-// can read it. The loss of the sandbox, or of that of a service beside it, is a fault.SandboxLost.
+// HoldSandbox keeps the sandbox of an ended agent open until the next activity of the attempt begins, and lets the
+// client that grades call any tool in it, with the network that the agent had. It first stores the trace so far, so
+// that the client can read it. The loss of the sandbox, or of that of a service beside it, is a fault.SandboxLost. If
+// its memory ran out, it is a fault.OutOfMemory: else a policy could discard an attempt by exhausting memory.
 func (a *Activities) HoldSandbox(task context.Context, in HoldInput) error {
 	ctx, over, err := a.acquireAttempt(task, in.Target)
 	if err != nil {
@@ -26,7 +27,23 @@ func (a *Activities) HoldSandbox(task context.Context, in HoldInput) error {
 	}
 	defer over()
 
-	err = a.collectTrace(ctx, CollectInput{
+	b, err := a.backend(in.Target)
+	if err != nil {
+		return err
+	}
+
+	err = b.OfMemory(ctx, in.SandboxID(), a.hold(ctx, in))
+	if ctx.Err() != nil && task.Err() == nil {
+		// the next activity of the attempt has begun, as after a score
+		return nil
+	}
+
+	return err
+}
+
+// hold returns when the sandbox is lost or ctx ends.
+func (a *Activities) hold(ctx context.Context, in HoldInput) error {
+	err := a.collectTrace(ctx, CollectInput{
 		Target:  in.Target,
 		Proxied: in.Proxied,
 		Head:    Head{Mode: in.Mode, Outcome: rollout.Completed},
@@ -64,17 +81,11 @@ func (a *Activities) HoldSandbox(task context.Context, in HoldInput) error {
 	// from here on a client that follows the events can score
 	a.phase(in.Target, rollout.PhaseScoring)
 
-	err = lostService(ctx, watched, a.hold(watched, sb))
-	if ctx.Err() != nil && task.Err() == nil {
-		// the next activity of the attempt has begun, as after a score
-		return nil
-	}
-
-	return err
+	return lostService(ctx, watched, a.awaitLoss(watched, sb))
 }
 
-// hold returns when the sandbox is lost or ctx ends.
-func (a *Activities) hold(ctx context.Context, sb *sandbox.Sandbox) error {
+// awaitLoss returns when the sandbox is lost or ctx ends.
+func (a *Activities) awaitLoss(ctx context.Context, sb *sandbox.Sandbox) error {
 	for clock.Sleep(ctx, min(holdLook, a.o.Lease)) == nil {
 		if _, err := sb.Info(ctx); fault.Is(err, fault.SandboxLost) {
 			return err

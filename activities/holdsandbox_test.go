@@ -12,17 +12,26 @@ import (
 )
 
 // The wait for a client's score ends when the sandbox, or that of a service beside it, is lost, also if the client makes
-// no call.
+// no call. No policy discards an attempt by leaving processes that take all memory.
 func TestHoldSandboxNoticesTheLoss(t *testing.T) {
 	t.Parallel()
 
-	for name, lost := range map[string]string{"its own": "r.1", "of a service": "r.1.s-web"} {
+	for name, c := range map[string]struct {
+		lost   string
+		killed []string
+		kind   fault.Kind
+	}{
+		"its own":                 {"r.1", nil, fault.SandboxLost},
+		"its own, without memory": {"r.1", []string{"r.1"}, fault.OutOfMemory},
+		"of a service":            {"r.1.s-web", nil, fault.SandboxLost},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
 			h := newHost(t)
 			h.sandbox(t)
 			h.beside(t, "r.1")
+			h.provider.ended = c.killed
 
 			o := h.options
 			o.Lease, o.Registry = 10*time.Millisecond, nil
@@ -37,10 +46,10 @@ func TestHoldSandboxNoticesTheLoss(t *testing.T) {
 			_, err := o.Episodes.Get(t.Context(), "r.1", time.Minute)
 			require.NoError(t, err)
 
-			require.NoError(t, h.provider.Destroy(t.Context(), lost))
+			require.NoError(t, h.provider.Destroy(t.Context(), c.lost))
 
 			err = <-held
-			require.Equal(t, fault.SandboxLost, fault.KindOf(err), "%v", err)
+			require.Equal(t, c.kind, fault.KindOf(err), "%v", err)
 
 			_, err = o.Episodes.Get(t.Context(), "r.1", 0)
 			require.Error(t, err, "it takes no calls any more")
