@@ -349,8 +349,8 @@ func TestUsedAt(t *testing.T) {
 	require.False(t, found.UsedAt.Before(use.Image.UsedAt.Truncate(time.Second)))
 }
 
-// Too little disk space for the layers is a shortage, not a fault of the image, and the unpacked files are
-// removed. With enough space the same image is pulled.
+// Too little disk space for the layers, or too few inodes for their folders, is a shortage, not a fault of the image, and
+// the unpacked files are removed. With enough space the same image is pulled.
 func TestNoSpace(t *testing.T) {
 	t.Parallel()
 
@@ -358,22 +358,30 @@ func TestNoSpace(t *testing.T) {
 		t.Skip("only root can mount a small disk")
 	}
 
-	folder := t.TempDir()
-	require.NoError(t, unix.Mount("test", folder, "tmpfs", 0, "size=1m"))
-	t.Cleanup(func() { require.NoError(t, unix.Unmount(folder, unix.MNT_DETACH)) })
-	ref := push(
-		t,
-		serve(t, nil),
-		"big:1",
-		imageOf(t, []entry{file("small", "1")}, []entry{file("big", strings.Repeat("0123456789abcdef", 3<<16))}),
-	)
-	s := open(t, image.Options{Dir: folder})
-	err := pull(t, s, ref)
-	require.Equal(t, fault.Exhausted, fault.KindOf(err), "%v", err)
-	require.ErrorContains(t, err, "no space for the layers")
-	nothingIn(t, s)
-	require.NoError(t, unix.Mount("", folder, "", unix.MS_REMOUNT, "size=16m"))
-	require.NoError(t, pull(t, s, ref))
+	for name, c := range map[string]struct {
+		small, large string
+		entry        entry
+	}{
+		"bytes":  {"size=1m", "size=16m", file("big", strings.Repeat("0123456789abcdef", 3<<16))},
+		"inodes": {"nr_inodes=64", "nr_inodes=1k", file(strings.Repeat("a/", 90)+"deep", "1")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			folder := t.TempDir()
+			require.NoError(t, unix.Mount("test", folder, "tmpfs", 0, c.small))
+			t.Cleanup(func() { require.NoError(t, unix.Unmount(folder, unix.MNT_DETACH)) })
+
+			ref := push(t, serve(t, nil), "big:1", imageOf(t, []entry{file("small", "1")}, []entry{c.entry}))
+			s := open(t, image.Options{Dir: folder})
+			err := pull(t, s, ref)
+			require.Equal(t, fault.Exhausted, fault.KindOf(err), "%v", err)
+			require.ErrorContains(t, err, "no space for the layers")
+			nothingIn(t, s)
+			require.NoError(t, unix.Mount("", folder, "", unix.MS_REMOUNT, c.large))
+			require.NoError(t, pull(t, s, ref))
+		})
+	}
 }
 
 // An image that was not used for the greatest age is surplus, unless a sandbox uses it or its name is kept.

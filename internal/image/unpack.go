@@ -241,8 +241,7 @@ func (u *unpacker) parents(name string) error {
 	}
 
 	if err := u.root.MkdirAll(dir, 0o755); err != nil {
-		return fault.New(fault.Invalid, "it lies below %.200q, which leads out of the image or is not a folder: %v",
-			dir, err)
+		return fault.Wrap(fault.Invalid, err, "it lies below %.200q, which leads out of the image or is not a folder", dir)
 	}
 
 	return nil
