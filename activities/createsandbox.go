@@ -76,7 +76,7 @@ func (a *Activities) awaitPlace(ctx context.Context, in CreateSandboxInput) (Pla
 	}
 
 	place, full, err := a.place(ctx, b, in, until)
-	if full != "" && fault.Is(err, fault.Exhausted) {
+	if fault.Is(err, fault.Exhausted) {
 		err = admission.Return(waiting, full, err)
 	}
 
@@ -115,15 +115,17 @@ func (a *Activities) place(
 
 	started := time.Now()
 
+	// the quota of an account or the host's disk, which its capacity does not include
+	full = "capacity of the backend " + backendName(in.Target)
+
 	sb, err := a.makeSandbox(ctx, b, in)
 	if err != nil {
-		// the quota of an account or the host's disk, which its capacity does not include
-		return Place{}, "capacity of the backend " + backendName(in.Target), err
+		return Place{}, full, err
 	}
 
 	if err := a.startServices(ctx, b, sb, in.Sandbox, in.Target, driver.PurposeAgent); err != nil {
 		// the workflow does not close what it does not know
-		return Place{}, "", a.endSandbox(ctx, b, in.Target, sb.ID(), err)
+		return Place{}, full, a.endSandbox(ctx, b, in.Target, sb.ID(), err)
 	}
 
 	a.logPlacement(ctx, in.Target, started)

@@ -39,10 +39,18 @@ type provider struct {
 
 	// returned by Prepare
 	pull error
+
+	// returned by Program
+	program error
 }
 
 // Prepare implements driver.Preparer.
 func (p *provider) Prepare(context.Context, driver.Spec) error { return p.pull }
+
+// Program implements driver.ImageReader.
+func (p *provider) Program(context.Context, driver.Spec) (driver.Program, error) {
+	return driver.Program{}, p.program
+}
 
 func (p *provider) Create(_ context.Context, id string, spec driver.Spec) error {
 	p.mu.Lock()

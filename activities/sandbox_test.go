@@ -197,6 +197,30 @@ func TestCreateSandboxWaitsForTheBackend(t *testing.T) {
 	}
 }
 
+// CreateSandbox waits for room for a service beside the sandbox, too, and does not hold the sandbox meanwhile.
+func TestCreateSandboxWaitsForRoomOfServices(t *testing.T) {
+	t.Parallel()
+
+	h := newHost(t)
+	h.provider.program = fault.New(fault.Exhausted, "no space for the layers")
+
+	in := activities.CreateSandboxInput{
+		Target:  target(),
+		Sandbox: rollout.Sandbox{Image: "app", Services: []rollout.Service{{Name: "web", Image: "web"}}},
+		Tries:   20,
+	}
+	in.Services = "web"
+
+	var waiting rollout.Waiting
+
+	_, err := h.createOnce(t, in, &waiting)
+	require.ErrorContains(t, err, "no space for the layers")
+	require.Equal(t, 1, waiting.Returns, "it was no failure")
+	require.Contains(t, waiting.Why, `service "web"`, "clients see why it waits")
+	require.Equal(t, []string{"r.1"}, h.provider.made)
+	require.Empty(t, must(h.provider.List(t.Context())))
+}
+
 func TestInstall(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
