@@ -15,8 +15,9 @@ import (
 )
 
 const (
-	// version changes with every change of what a block has: an index of another version is made again.
-	version = 1
+	// version changes with every change of what a block has, and of the rules of sequences: an index of another version
+	// is made again.
+	version = 2
 
 	// maxTable bounds the table of an index in bytes, before it is read.
 	maxTable = 256 << 20

@@ -160,6 +160,11 @@ func TestUnusable(t *testing.T) {
 	require.ErrorIs(t, err, traceindex.ErrUnusable)
 	require.True(t, fault.Is(err, fault.Internal), err)
 
+	// its sequences are of other rules
+	earlier := bytes.ReplaceAll(blob, []byte("traceix\x02"), []byte("traceix\x01"))
+	_, err = traceindex.Open(bytes.NewReader(earlier), int64(len(earlier)), about)
+	require.ErrorContains(t, err, "another version")
+
 	for _, size := range []int{0, 10, len(blob) / 2, len(blob) - 1} {
 		_, err := traceindex.Open(bytes.NewReader(blob[:size]), int64(size), about)
 		require.ErrorIs(t, err, traceindex.ErrUnusable, "%d bytes", size)
