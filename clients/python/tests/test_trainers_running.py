@@ -10,6 +10,7 @@ import pytest
 from conftest import Answer, Server
 
 from rolloutd import AsyncClient, InvalidError
+from rolloutd.agentlightning import RolloutdAgent
 from rolloutd.trainers.running import arguments_of, pinned, run_group, run_rollout, sampling_of, unscaled
 
 LINE = {"rollout_id": "r", "reward": 1, "token_ids": [1, 2], "loss_mask": [0, 1], "logprobs": [0, -1], "spans": [{"turn": 1, "start": 1, "stop": 2, "train": True}]}
@@ -124,9 +125,29 @@ def test_the_sampling_of_the_purpose_is_pinned() -> None:
         ({"purpose": "train"}, {"sampling": {"temperature": 1.0}}),
         ({"purpose": "train", "sampling": {"temperature": 0.7}}, {"sampling": {"temperature": 0.7}}),
         ({"purpose": "train", "temperature": 0.7}, {"temperature": 0.7, "sampling": {}}),
-        ({"purpose": "train", "react": {"temperature": 0.7}}, {"react": {"temperature": 0.7}}),
-        ({"purpose": "eval"}, {}),
+        ({"purpose": "train", "react": {"temperature": 0.7}}, {"react": {"temperature": 0.7}, "sampling": {}}),
+        ({"purpose": "eval"}, {"eval_sampling": {}}),
+        ({"purpose": "eval", "sampling": {"temperature": 0.7}, "eval_sampling": {"top_p": 0.9}}, {"eval_sampling": {"top_p": 0.9}}),
     ],
 )
 def test_a_trainer_that_does_not_tell_its_temperature_has_1(arguments: dict[str, Any], sampling: dict[str, Any]) -> None:
     assert unscaled(arguments) == {"purpose": arguments["purpose"], **sampling}
+
+
+@pytest.mark.parametrize(
+    ("mode", "task", "sampling"),
+    [
+        ("train", {}, {"sampling": {"temperature": 1.0}}),
+        ("train", {"endpoint": "vllm"}, {"sampling": {"temperature": 1.0}}),
+        ("train", {"endpoint": "vllm", "sampling": {"temperature": 0.7}}, {"sampling": {"temperature": 0.7}}),
+        ("val", {"sampling": {"temperature": 1.0}}, {"eval_sampling": {}}),
+        ("train", {"purpose": "eval"}, {"eval_sampling": {}}),
+    ],
+)
+def test_the_sampling_of_agentlightning(monkeypatch: pytest.MonkeyPatch, mode: str, task: dict[str, Any], sampling: dict[str, Any]) -> None:
+    monkeypatch.setenv("AGL_OPENAI_BASE_URL", f"http://trainer/rollouts/r/attempt/0/mode/{mode}/v1")
+    monkeypatch.setenv("ROLLOUTD_TASK", json.dumps(task))
+    monkeypatch.setenv("ROLLOUTD_ROW", json.dumps({"instruction": "Say hello."}))
+
+    arguments = RolloutdAgent()._arguments("http://trainer/api/rollouts/r/attempt/0/events")
+    assert {name: value for name, value in arguments.items() if name.endswith("sampling")} == sampling

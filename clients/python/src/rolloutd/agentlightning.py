@@ -24,7 +24,7 @@ from .aio import AsyncClient
 from .errors import InvalidError, UnscoredError
 from .trainers import untrained
 from .trainers.agentlightning import events
-from .trainers.running import arguments_of, pinned, run_rollout
+from .trainers.running import arguments_of, pinned, run_rollout, unscaled
 from .trl.rollouts import instruction_of
 
 # Seconds for an answer of the trainer's server.
@@ -35,8 +35,9 @@ class RolloutdAgent:
     """Runs the rollout that the controller's environment variables describe, and posts its reward and its calls as events.
 
     The arguments of the rollout are those of ROLLOUTD_TASK, then the row's `rolloutd`; the instruction is the row's `instruction`, or the last user message of
-    its `prompt`. Without `endpoint`, `base_url` or `model_key` the rollout calls the trainer's proxy, whose `train.temperature` must be 1. UnscoredError without a reward: then the
-    rollout has failed, and nothing of it is trained on.
+    its `prompt`. Without `endpoint`, `base_url` or `model_key` the rollout calls the trainer's proxy, whose `train.temperature` must be 1. At an endpoint of
+    its own its temperature is 1, unless the arguments have another. UnscoredError without a reward: then the rollout has failed, and nothing of it is trained
+    on.
     """
 
     def __init__(self) -> None:
@@ -66,9 +67,9 @@ class RolloutdAgent:
         if not arguments.keys() & {"endpoint", "base_url", "model_key"}:
             # The proxy records its calls as those of another attempt, so that the trainer takes the ones that are posted here.
             arguments |= {"base_url": re.sub("/attempt/[^/]+/", "/attempt/calls/", proxy), "model": "policy", "api_key": self._environment.get("AGL_KEY", "")}
-            if purpose == "train":
+            if arguments["purpose"] == "train":
                 arguments = pinned(arguments, {"temperature": 1.0})  # the proxy's, whatever a call says
-        return arguments
+        return unscaled(arguments)
 
 
 def _variable(environment: Mapping[str, str], name: str) -> str:

@@ -57,12 +57,13 @@ def pinned(arguments: Mapping[str, Any], params: Mapping[str, Any]) -> dict[str,
 
 
 def unscaled(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of a rollout for a trainer that does not tell its temperature, which is usually 1: so are all calls, unless the arguments name another.
+    """The arguments of a rollout for a trainer that does not tell its temperature, which is usually 1: so are all calls, unless the arguments name another
+    or the rollout is an evaluation.
 
     An agent may have one of its own, with which the log probabilities would be others than the trainer's.
     """
     named = (arguments.get("react") or {}).get("temperature") is not None
-    return dict(arguments) if named or arguments.get("purpose") == "eval" else pinned(arguments, {"temperature": 1.0})
+    return pinned(arguments, {} if named or arguments.get("purpose") == "eval" else {"temperature": 1.0})
 
 
 async def run_rollout(client: AsyncClient, task: Mapping[str, Any], *, images: bool = False) -> Record:
