@@ -266,6 +266,7 @@ def test_nemo_gym_runs_a_row() -> None:
             gym.post("/run", json={**row, "rolloutd": more}).raise_for_status().json()
             for more in ({}, {"verify": ["false"]}, {"setup": ["false"], "limits": {"attempts": 1}})
         )
+        greedy = gym.post("/run", json={**row, "responses_create_params": {"input": PROMPT, "temperature": 0}}).raise_for_status().json()
         refused = gym.post("/run", json={**row, "responses_create_params": {"input": []}}).raise_for_status().json()
         agent.config.rolloutd_server = "http://127.0.0.1:9"
         away = gym.post("/run", json=row).raise_for_status().json()
@@ -281,6 +282,7 @@ def test_nemo_gym_runs_a_row() -> None:
             assert len(item["generation_token_ids"]) == len(item["generation_log_probs"]) > 0
             seen = item["prompt_token_ids"] + item["generation_token_ids"]
         assert seen
+    assert (greedy["reward"], greedy["mask_sample"], "_ng_failure_class" in greedy) == (1.0, True, False), "what is sampled greedily is evaluated"
     assert (ungraded["_ng_failure_class"], ungraded["mask_sample"]) == ("setup_failed", True)
     assert (refused["_ng_failure_class"], refused["mask_sample"]) == ("InvalidError", True), "an HTTP error would end the collection"
     assert "one of the user" in refused["error"]
@@ -344,13 +346,17 @@ def test_verifiers_serves_a_trainer(tmp_path: Any) -> None:
             server.env.config.rollout.pop("endpoint")
             model = EvalClientConfig(base_url=MODEL, api_key_var="NONE")
             own = await client.run(model, "scripted", sampling, row)
-            return trained, own
+            greedy = await client.run(model, "scripted", SamplingConfig(temperature=0.0), row)
+            return greedy, trained, own
         finally:
             await client.close()
             serving.cancel()
             await serving
 
-    for episode in asyncio.run(served()):
+    greedy, *sampled = asyncio.run(served())
+    assert (greedy.ok, greedy.traces[0].reward) == (True, 1.0)
+    assert not any(any(node.mask) for node in greedy.traces[0].nodes), "what is sampled greedily is evaluated"
+    for episode in sampled:
         (trace,) = episode.traces
         assert (episode.ok, trace.reward, trace.errors) == (True, 1.0, [])
         assert sum(sum(branch.sampled_mask) for branch in trace.branches) > 0

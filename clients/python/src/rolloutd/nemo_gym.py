@@ -53,8 +53,9 @@ class RolloutdAgent(SimpleResponsesAPIAgent):
     """Runs each row as a rollout.
 
     The arguments of the rollout are `task`, then the row's `rolloutd`; the instruction is the last user message of `responses_create_params`, whose
-    sampling parameters are pinned on every model call. A rollout without a reward, a row that rolloutd refuses and a server that is away are answered
-    as a failure: Gym writes it to its file of failures, tries it again when the collection is resumed, and no metric counts it.
+    sampling parameters are pinned on every model call. What is sampled greedily is evaluated: it has its reward, and nothing of it can be trained on. A
+    rollout without a reward, a row that rolloutd refuses and a server that is away are answered as a failure: Gym writes it to its file of failures, tries
+    it again when the collection is resumed, and no metric counts it.
     """
 
     config: RolloutdAgentConfig
@@ -81,7 +82,8 @@ class RolloutdAgent(SimpleResponsesAPIAgent):
 
     def _arguments(self, row: dict[str, Any]) -> dict[str, Any]:
         params = row["responses_create_params"]
-        arguments = arguments_of({"purpose": "train", **self.config.task}, row.get("rolloutd"))
+        purpose = "eval" if params.get("temperature") == 0 else "train"
+        arguments = arguments_of({"purpose": purpose, **self.config.task}, row.get("rolloutd"))
         if "instruction" not in arguments:
             arguments["instruction"] = instruction_of(params["input"])
         arguments = pinned(arguments, params)

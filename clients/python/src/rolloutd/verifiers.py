@@ -95,12 +95,14 @@ class RolloutdEnv(vf.Env[RolloutdEnvConfig]):
             arguments["instruction"] = _instruction(task.data)
         if task.data.id:
             arguments.setdefault("task_id", task.data.id)
-        if agent.client.type == "train":
+        sampling = agent.sampling.model_dump(exclude_none=True)
+        if sampling.get("temperature") == 0:  # nothing that is sampled greedily is trained on
+            arguments.setdefault("purpose", "eval")
+        elif agent.client.type == "train":
             arguments.setdefault("purpose", "train")
         if not arguments.keys() & {"endpoint", "base_url", "model_key"}:
             arguments |= {"base_url": agent.client.base_url, "model": agent.model, "api_key": resolve_api_key(agent.client)}
 
-        sampling = agent.sampling.model_dump(exclude_none=True)
         if sampling.get("max_tokens") is not None:
             arguments.setdefault("max_tokens_cap", sampling["max_tokens"])
         return pinned(arguments, sampling)
