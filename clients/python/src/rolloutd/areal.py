@@ -41,8 +41,8 @@ class RolloutdWorkflow(RolloutWorkflow):
 
     The arguments of the rollout are `task`, then those in the row's `rolloutd`; the instruction is the last user message of the row's `messages`, or its
     `prompt`. None, which AReaL takes as a rejected episode, without a reward and where rolloutd refuses the rollout or no server answers; the log says
-    why. The temperature of training is 1 unless the arguments have another. Replies whose endpoint names no version have that of the engine when the episode began. An evaluation gives its reward to the trainer's metrics,
-    and nothing else.
+    why. The temperature of training is 1 unless the arguments have another. Replies whose endpoint names no version have that of the engine when the episode
+    began. An evaluation gives its reward to the trainer's metrics, and nothing else.
     """
 
     def __init__(

@@ -78,10 +78,10 @@ class RolloutdStrategy(RolloutStrategy):
     async def execute(self, env_group_builder: EnvGroupBuilder, policy: TokenCompleter) -> RolloutResult:
         if not isinstance(env_group_builder, RolloutdGroup):
             raise InvalidError(f"dataset: must have groups of RolloutdGroup, got {type(env_group_builder).__name__}")
-        arguments = {"purpose": "train", **self.task, **env_group_builder.task}
+        # Log probabilities are those at the trainer's temperature.
+        sampling = {"temperature": getattr(policy, "temperature", 1.0)}
+        arguments = pinned({"purpose": "train", **self.task, **env_group_builder.task}, sampling)
         async with AsyncClient(self.server, token=self.token) as client:
-            # log probabilities are those at the trainer's temperature
-            arguments = pinned(arguments, {"temperature": getattr(policy, "temperature", 1.0)})
             run = await run_group(client, arguments, env_group_builder.size)
 
         fitted = [fit(record, self.limits) for record in run.records]

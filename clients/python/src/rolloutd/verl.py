@@ -48,9 +48,10 @@ class RolloutdAgentLoop(AgentLoopBase):
 
     The arguments of the rollout are `task`, then those in the row's `extra_info["rolloutd"]`; the instruction is the last user message of the row.
     Without `endpoint`, `base_url` or `model_key` the rollout calls the trainer's own engines through its client, which listens on `engine_host` for it: the
-    server of rolloutd must reach that. With trainer V1 a rollout may have several outputs, or none if it has no reward, and the group trains without it. The older trainer takes one
-    output of each sample: the longest, and UnscoredError without one. A greedy sample is evaluated: the trainer does not say of a sample whether it validates,
-    and samples validation greedily unless it is set otherwise. One that is evaluated has one output, of which nothing is trained on.
+    server of rolloutd must reach that. With trainer V1 a rollout may have several outputs, or none if it has no reward, and the group trains without it. The
+    older trainer takes one output of each sample: the longest, and UnscoredError without one. A greedy sample is evaluated: the trainer does not say of a
+    sample whether it validates, and samples validation greedily unless it is set otherwise. One that is evaluated has one output, of which nothing is trained
+    on.
     """
 
     def __init__(
