@@ -39,34 +39,36 @@ func TestFakeAgentServer(t *testing.T) {
 	require.Equal(t, rollout.Completed, honest.Outcome, deref(honest.Error))
 	before := kib(t, srv.peakMemory(t))
 
-	t.Run("all", func(t *testing.T) {
-		for name, says := range map[string]string{
-			"kills it":                       "killed",
-			"freezes it":                     "no sign of life",
-			"forks twice and kills it later": "killed",
-		} {
-			t.Run(name, func(t *testing.T) {
-				t.Parallel()
+	cases := []struct {
+		name, says string
+		limits     args
+	}{
+		{"kills it", "killed", nil},
+		{"freezes it", "no sign of life", args{"quiet_s": 20}},
+		{"forks twice and kills it later", "killed", nil},
+	}
 
-				limits := args{}
-				if name == "freezes it" {
-					limits["quiet_s"] = 20
-				}
+	ids := make([]string, len(cases))
+	for i, c := range cases {
+		ids[i] = start(t, srv.url, args{
+			"instruction":  c.name,
+			"endpoint":     "scripted",
+			"upload_files": args{"/home/user/workdir/fake.py": fakeServer},
+			"verify":       []string{"true", "false"},
+			"limits":       c.limits,
+		})
+	}
 
-				got := runRollout(t, srv.url, args{
-					"instruction":  name,
-					"endpoint":     "scripted",
-					"upload_files": args{"/home/user/workdir/fake.py": fakeServer},
-					"verify":       []string{"true", "false"},
-					"limits":       limits,
-				})
-				require.Equal(t, rollout.AgentFailed, got.Outcome, deref(got.Error))
-				require.Contains(t, deref(got.Error), says)
-				require.InDelta(t, 0.5, *got.Reward, 0)
-				require.Len(t, got.Attempts, 1)
-			})
-		}
-	})
+	for i, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			got := finalize(t, srv.url, ids[i])
+			require.Equal(t, rollout.AgentFailed, got.Outcome, deref(got.Error))
+			require.Contains(t, deref(got.Error), c.says)
+			require.InDelta(t, 0.5, *got.Reward, 0)
+			require.Len(t, got.Attempts, 1)
+		})
+	}
+
 	grew := kib(t, srv.peakMemory(t)) - before
 	t.Logf("the peak was %d MiB and grew by %d MiB", before>>10, grew>>10)
 	require.Less(t, grew, 150<<10, "KiB")

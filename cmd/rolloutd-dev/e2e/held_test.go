@@ -138,29 +138,30 @@ func startHolding(t *testing.T, model string) (srv *dev, upstream func(...string
 // A pause of the endpoint does not count toward the agent's time limit, even if the pause is longer than the limit.
 func TestPauseIsNotAgentTime(t *testing.T) {
 	t.Parallel()
+	pauseIsNotAgentTime(t, "opencode")
+}
 
-	for _, agent := range []string{"opencode", "react"} {
-		t.Run(agent, func(t *testing.T) {
-			t.Parallel()
-			srv, upstream := startHolding(t, startModel(t, heldScript).url)
-			id := srv.startHeld(t, agent)
+func TestPauseIsNotReactTime(t *testing.T) {
+	t.Parallel()
+	pauseIsNotAgentTime(t, "react")
+}
 
-			upstream("pause", "scripted", "--for", "1h")
+func pauseIsNotAgentTime(t *testing.T, agent string) {
+	t.Helper()
 
-			over := time.After(heldFor)
+	srv, upstream := startHolding(t, startModel(t, heldScript).url)
+	id := srv.startHeld(t, agent)
 
-			waitFor(
-				t,
-				srv.url,
-				id,
-				"the pause",
-				func(s state) bool { return strings.Contains(s.Waiting, "it is paused, until ") },
-			)
-			<-over
-			upstream("resume", "scripted")
-			srv.requireHeld(t, id, heldLimit)
-		})
-	}
+	upstream("pause", "scripted", "--for", "1h")
+
+	over := time.After(heldFor)
+
+	waitFor(t, srv.url, id, "the pause", func(s state) bool {
+		return strings.Contains(s.Waiting, "it is paused, until ")
+	})
+	<-over
+	upstream("resume", "scripted")
+	srv.requireHeld(t, id, heldLimit)
 }
 
 // A pause of the endpoint does not count toward the agent's time limit if the whole process is killed at
