@@ -266,6 +266,12 @@ func TestBrokenRolloutsOnThePage(t *testing.T) {
 			require.NoError(t, err, "%s", out)
 			require.Contains(t, string(out), cmp.Or(b.prints, b.shows))
 		})
+
+		if b.waits {
+			// its sandbox would outlive the test, until its lease ends
+			postJSON(t, srv.url+"/rollouts/"+b.id+"/abort", args{"reason": "the test is over"})
+			finalize(t, srv.url, b.id)
+		}
 	}
 }
 
