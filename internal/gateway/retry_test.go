@@ -202,13 +202,20 @@ func TestRetryAfterBeyondTheBudget(t *testing.T) {
 func TestBudgetOfACallRunsOut(t *testing.T) {
 	t.Parallel()
 
-	for name, step := range map[string]http.HandlerFunc{
-		"refusing": answers(503, `{"error":{"message":"overloaded"}}`),
-		"hanging":  newHanging(goodReply[:300], "").serve,
+	refuses, hangs := answers(503, `{"error":{"message":"overloaded"}}`), newHanging(goodReply[:300], "").serve
+
+	for _, c := range []struct {
+		name  string
+		steps []http.HandlerFunc
+		says  string
+	}{
+		{"refusing", []http.HandlerFunc{refuses}, "overloaded"},
+		{"hanging", []http.HandlerFunc{hangs}, ""},
+		{"cut off after a refusal", []http.HandlerFunc{refuses, hangs}, "overloaded"},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			h, e := newHost(t), newEngine(t, step)
+			h, e := newHost(t), newEngine(t, c.steps...)
 			r := h.route(e.URL)
 			r.Limits.Call = 2 * time.Second
 			got := send(t.Context(), h.open(t, r), "", streamed)
@@ -218,7 +225,7 @@ func TestBudgetOfACallRunsOut(t *testing.T) {
 			require.Contains(t, turn.Broken, "failed: ")
 			require.False(t, turn.Delivered)
 			require.NotEqual(t, "null", string(turn.UpstreamError))
-			requireFailure(t, h, fault.UpstreamFailed, "")
+			requireFailure(t, h, fault.UpstreamFailed, c.says)
 			require.Zero(t, h.status(t, "r1.1").Turns)
 		})
 	}

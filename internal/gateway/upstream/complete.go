@@ -141,6 +141,8 @@ func (u *Client) completeWithRetries(ctx context.Context, r *retryState) *Result
 		pause := max(Jitter(backoff), res.Problem.after)
 		if !u.mayRetry(r, res.Problem, pause) {
 			res.Problem.Class = Failed
+			r.nameEarlier(res.Problem, last)
+
 			return res
 		}
 
@@ -150,6 +152,14 @@ func (u *Client) completeWithRetries(ctx context.Context, r *retryState) *Result
 		began := time.Now()
 		_ = clock.Sleep(ctx, pause)
 		r.unservedTime += time.Since(began)
+	}
+}
+
+// nameEarlier adds the problem of the try before to that of a try which the end of the budget has cut off. Such a try
+// often has no time for an answer, and says nothing of why the call failed.
+func (r *retryState) nameEarlier(p, earlier *Problem) {
+	if r.remaining <= 0 && !p.unreachable && earlier.Text != "" && earlier.Text != p.Text {
+		p.Text += "; the try before: " + earlier.Text
 	}
 }
 
