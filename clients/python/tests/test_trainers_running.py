@@ -108,6 +108,11 @@ def test_a_field_that_a_row_lacks_overrides_nothing() -> None:
     ]
 
 
+def test_arguments_of_a_row_that_are_text_are_refused() -> None:
+    with pytest.raises(TypeError, match="`rolloutd` of a row must be an object with arguments of a rollout, not str: {"):
+        arguments_of({"agent": "react"}, '{"agent": "opencode"}')  # type: ignore[arg-type]
+
+
 def test_sampling_parameters_of_a_trainer() -> None:
     assert sampling_of({"temperature": 0.0, "top_p": 1.0, "top_k": -1, "logprobs": True, "min_p": None}) == {"temperature": 0.0, "top_p": 1.0}
     assert sampling_of({"top_k": 20}) == {"top_k": 20}

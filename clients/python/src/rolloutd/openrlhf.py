@@ -79,11 +79,10 @@ def _generate(llm_engine: Any, sampling_params: Any) -> Callable[[Call], Awaitab
     return generate
 
 
-def _own(label: Any) -> Mapping[str, Any]:
+def _own(label: Any) -> Any:
     """The arguments of one row's rollout, which are in its label."""
     try:
         value = json.loads(label) if isinstance(label, str) else label
     except ValueError:
-        return {}
-    own = value.get("rolloutd") if isinstance(value, Mapping) else None
-    return own if isinstance(own, Mapping) else {}
+        return None
+    return value.get("rolloutd") if isinstance(value, Mapping) else None

@@ -36,6 +36,8 @@ def arguments_of(task: Mapping[str, Any], row: Mapping[str, Any] | None) -> dict
 
     A column of Arrow has the fields of all its rows, and None where a row has none. Such a field is no argument.
     """
+    if row is not None and not isinstance(row, Mapping):
+        raise TypeError(f"`rolloutd` of a row must be an object with arguments of a rollout, not {type(row).__name__}: {str(row)[:80]}")
     return {**task, **_given(row or {})}
 
 
