@@ -87,55 +87,67 @@ func startHeldCall(t *testing.T) heldCall {
 	return h
 }
 
-// The time limit of an agent that runs in the worker does not include the time without a worker. The worker
-// is killed, or stopped and continued, and is absent for longer than the limit.
+// The time limit of an agent that runs in the worker does not include the time after the worker was killed.
 func TestTimeWithoutAWorker(t *testing.T) {
 	t.Parallel()
 
-	for name, c := range map[string]struct{ leave, back func(*fourProcesses) }{
-		"killed": {
-			func(a *fourProcesses) { a.roles["worker"].kill() },
-			func(a *fourProcesses) { a.start("worker") },
-		},
-		"stopped": {
-			func(a *fourProcesses) { a.signal("worker", syscall.SIGSTOP) },
-			func(a *fourProcesses) { a.signal("worker", syscall.SIGCONT) },
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			model := startHeldCall(t)
-			set := startFourProcesses(t, fourProcessesOptions{modelURL: model.url})
-			// a stopped process does not handle the interrupt at the end of the test
-			t.Cleanup(func() { _ = set.roles["worker"].cmd.Process.Signal(syscall.SIGCONT) })
-			id := start(t, set.url, args{
-				"instruction":     "write a line",
-				"endpoint":        "scripted",
-				"agent":           "react",
-				"react":           args{"continuation": "messages"},
-				"agent_timeout_s": shortLimit.Seconds(),
-				"limits":          args{"attempts": 1},
-				"verify":          []string{`test "$(cat log.txt)" = one`},
-			})
+	model := startHeldCall(t)
+	set := startFourProcesses(t, fourProcessesOptions{modelURL: model.url})
 
-			select {
-			case <-model.reached:
-			case <-time.After(4 * time.Minute):
-				require.FailNow(t, "the agent has not called its model")
-			}
+	runWithoutAWorker(t, model, set, func() {
+		set.roles["worker"].kill()
+	}, func() {
+		set.start("worker")
+	})
+}
 
-			c.leave(set)
-			close(model.release)
-			time.Sleep(noWorker)
-			c.back(set)
-			result := finalize(t, set.url, id)
-			require.Equal(t, rollout.Completed, result.Outcome, deref(result.Error))
-			require.InDelta(t, 1, *result.Reward, 0, "%+v", result.VerifyResults)
-			require.Len(t, result.Attempts, 1)
-			require.Greater(t, result.ModelHeldS, shortLimit.Seconds())
-			require.Less(t, result.ModelHeldS, result.WallS)
-		})
+// Nor does it include the time in which the worker is stopped.
+func TestTimeOfAStoppedWorker(t *testing.T) {
+	t.Parallel()
+
+	model := startHeldCall(t)
+	set := startFourProcesses(t, fourProcessesOptions{modelURL: model.url})
+	// a stopped process does not handle the interrupt at the end of the test
+	t.Cleanup(func() { _ = set.roles["worker"].cmd.Process.Signal(syscall.SIGCONT) })
+
+	runWithoutAWorker(t, model, set, func() {
+		set.signal("worker", syscall.SIGSTOP)
+	}, func() {
+		set.signal("worker", syscall.SIGCONT)
+	})
+}
+
+// runWithoutAWorker runs a rollout whose worker leaves amid a model call and is absent for longer than the agent's limit.
+func runWithoutAWorker(t *testing.T, model heldCall, set *fourProcesses, leave, back func()) {
+	t.Helper()
+
+	id := start(t, set.url, args{
+		"instruction":     "write a line",
+		"endpoint":        "scripted",
+		"agent":           "react",
+		"react":           args{"continuation": "messages"},
+		"agent_timeout_s": shortLimit.Seconds(),
+		"limits":          args{"attempts": 1},
+		"verify":          []string{`test "$(cat log.txt)" = one`},
+	})
+
+	select {
+	case <-model.reached:
+	case <-time.After(4 * time.Minute):
+		require.FailNow(t, "the agent has not called its model")
 	}
+
+	leave()
+	close(model.release)
+	time.Sleep(noWorker)
+	back()
+
+	result := finalize(t, set.url, id)
+	require.Equal(t, rollout.Completed, result.Outcome, deref(result.Error))
+	require.InDelta(t, 1, *result.Reward, 0, "%+v", result.VerifyResults)
+	require.Len(t, result.Attempts, 1)
+	require.Greater(t, result.ModelHeldS, shortLimit.Seconds())
+	require.Less(t, result.ModelHeldS, result.WallS)
 }
 
 // OpenCode ends within its time limit while no worker runs. The rollout completes, although the next worker

@@ -54,6 +54,9 @@ type broken struct {
 	meanwhile func(t *testing.T, srv *dev, id string)
 }
 
+// callS is time enough for a call that ends, beside all the other rollouts on a slow machine.
+const callS = 6
+
 const answers = `[{tool_calls: [{name: terminal, arguments: {command: "echo 42 > answer.txt"}}]}, {text: "I wrote answer.txt."}]`
 
 // terminal returns turns of a model that runs a command and is done.
@@ -75,7 +78,7 @@ func brokenRollouts(t *testing.T) []broken {
 		{id: "verifier-syntax", args: args{"test_script": "if true; then\n  echo 1\n"}, shows: "syntax error"},
 		{id: "verifier-nan", args: args{"test_script": "echo nan > $VERIFIER_DIR/reward.txt"}, shows: "nan"},
 		{id: "verifier-range", args: args{"test_script": "echo 2 > $VERIFIER_DIR/reward.txt"}, shows: "holds 2, outside"},
-		{id: "verifier-timeout", args: args{"verify": []string{"sleep 600"}, "limits": args{"verifier_s": 2}}, shows: "did not end within the verifier's 2s"},
+		{id: "verifier-timeout", args: args{"verify": []string{"sleep 600"}, "limits": args{"verifier_s": 5}}, shows: "did not end within the verifier's 5s"},
 		{id: "wrong-answer", args: args{"test_script": "python3 $TESTS_DIR/check.py && echo 1 > $VERIFIER_DIR/reward.txt || echo 0 > $VERIFIER_DIR/reward.txt", "test_files": args{"check.py": "got = open('answer.txt').read().strip()\nassert got == '43', f'the answer is {got}'\n"}}, shows: "the answer is 42"},
 		{id: "cheat", turns: terminal("mkdir -p ~/logs/verifier; echo 1 > ~/logs/verifier/reward.txt"), args: args{"test_script": "true"}, shows: "wrote no reward"},
 		{id: "agent-module", turns: terminal("python3 -c 'import torchh'"), shows: "No module named 'torchh'"},
@@ -91,12 +94,12 @@ func brokenRollouts(t *testing.T) []broken {
 		{id: "malformed-call", turns: `[{text: "<tool_call>\n{\"name\": \"terminal\", \"arguments\": {\"command\": \"ls}}\n</tool_call>"}, {text: "I give up."}]`, shows: "the block is not valid JSON"},
 		{id: "gives-up", turns: `[{text: "I cannot do that."}]`, shows: "the agent called no tool", prints: "I cannot do that."},
 		{id: "cut-reply", turns: `[{text: "First I think about", finish_reason: length}]`, shows: "the reply was cut off", prints: "length"},
-		{id: "agent-timeout", turns: terminal("sleep 600"), args: args{"agent_timeout_s": 4, "limits": args{"call_s": 3}}, shows: "sleep 600: no result", prints: "did not end within 4s"},
+		{id: "agent-timeout", turns: terminal("sleep 600"), args: args{"agent_timeout_s": 12, "limits": args{"call_s": callS}}, shows: "sleep 600: no result", prints: "did not end within 12s"},
 		{id: "setup", args: args{"setup": []string{"true", "echo no such package: torchh >&2; exit 7"}}, shows: "no such package: torchh"},
 		{id: "endpoint-down", args: args{"base_url": "http://" + closedPort(t) + "/v1", "endpoint": "vllm", "model": "m", "limits": once}, waits: true, shows: "connection refused"},
 		{id: "endpoint-key", turns: `[{faults: [{status: 401, message: "invalid api key"}]}]`, args: args{"limits": once}, shows: "invalid api key"},
-		{id: "endpoint-fails", turns: `[{tool_calls: [{name: terminal, arguments: {command: "echo 42 > answer.txt"}}]}, {faults: [{status: 500, message: "CUDA out of memory"}]}]`, args: args{"limits": args{"attempts": 1, "call_s": 3}}, shows: "CUDA out of memory"},
-		{id: "endpoint-garbage", turns: `[{faults: [{garbage: true}]}]`, args: args{"limits": args{"attempts": 1, "call_s": 3}}, shows: "model endpoint"},
+		{id: "endpoint-fails", turns: `[{tool_calls: [{name: terminal, arguments: {command: "echo 42 > answer.txt"}}]}, {faults: [{status: 500, message: "CUDA out of memory"}]}]`, args: args{"limits": args{"attempts": 1, "call_s": callS}}, shows: "CUDA out of memory"},
+		{id: "endpoint-garbage", turns: `[{faults: [{garbage: true}]}]`, args: args{"limits": args{"attempts": 1, "call_s": callS}}, shows: "model endpoint"},
 		{id: "empty-reply", args: ofEngine(t, reply{finish: "stop"}), shows: "the reply is empty"},
 		{id: "lost-call", args: ofEngine(t, reply{delta: `{"content":""}`, ids: []int{10, 11}, finish: "tool_calls"}), shows: `finish reason "tool_calls" without a tool call`},
 		{id: "prefix-break", args: ofEngine(t,
@@ -165,7 +168,7 @@ func ofEngine(t *testing.T, replies ...reply) args {
 	})
 
 	return args{
-		"endpoint": "vllm", "base_url": url, "model": "m", "limits": args{"attempts": 1, "call_s": 3},
+		"endpoint": "vllm", "base_url": url, "model": "m", "limits": args{"attempts": 1, "call_s": callS},
 		"react": args{"tools": "native", "continuation": "messages"},
 	}
 }

@@ -17,8 +17,11 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// work is a turn with one command of the agent.
-const work = `{tool_calls: [{name: bash, arguments: {command: "echo done > done.txt", description: "Works"}}]}`
+// Turns with one command of the agent. OpenCode itself ends a command after two minutes, unless the model gives it more.
+const (
+	work = `{tool_calls: [{name: bash, arguments: {command: "echo done > done.txt", description: "Works"}}]}`
+	rest = `{tool_calls: [{name: bash, arguments: {command: "sleep 3600", timeout: 3600000, description: "Sleeps"}}]}`
+)
 
 // A fault of the endpoint is never graded as a slow policy. Each fault ends the attempt as infra_failed
 // without a reward, and the rollout starts another attempt if its limit allows one. An agent that is slow
@@ -84,19 +87,19 @@ func TestOutcomesOfFaultyEndpoints(t *testing.T) {
 		},
 		{
 			"less time than the agent's start takes",
-			`[` + work + `, {tool_calls: [{name: bash, arguments: {command: "sleep 600", description: "Sleeps"}}]}]`,
+			`[` + work + `, ` + rest + `]`,
 			args{"agent_timeout_s": 2, "limits": args{"call_s": 1.9}, "verify": []string{"true", "false"}},
 			late,
 		},
 		{
 			"a command without end",
-			`[` + work + `, {tool_calls: [{name: bash, arguments: {command: "sleep 600", description: "Sleeps"}}]}]`,
+			`[` + work + `, ` + rest + `]`,
 			soon,
 			late,
 		},
-		{"samples without end", `[` + work + `, {filler: 5000, pace: {chunk_delay: 100ms}}]`,
+		{"samples without end", `[` + work + `, {filler: 20000, pace: {chunk_delay: 100ms}}]`,
 			args{"agent_timeout_s": 25 * slow, "limits": args{"call_s": 24.9 * slow, "attempts": 2}}, late},
-		{"samples beyond the time of a call", `[` + work + `, {filler: 5000, pace: {chunk_delay: 100ms}}]`, nil,
+		{"samples beyond the time of a call", `[` + work + `, {filler: 20000, pace: {chunk_delay: 100ms}}]`, nil,
 			ending{outcome: rollout.AgentFailed, attempts: 1, reward: 0.5}},
 	}
 

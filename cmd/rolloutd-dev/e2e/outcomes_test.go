@@ -123,8 +123,8 @@ func TestOutcomes(t *testing.T) {
 		},
 		{
 			"the agent runs out of time",
-			args{"instruction": "loop slowly", "verify": []string{"true"}, "agent_timeout_s": 20},
-			rollout.AgentTimeout, 1.0, "20s",
+			args{"instruction": "loop slowly", "verify": []string{"true"}, "agent_timeout_s": 45},
+			rollout.AgentTimeout, 1.0, "45s",
 		},
 		{
 			"the endpoint refuses the key",
