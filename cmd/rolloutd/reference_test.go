@@ -41,26 +41,27 @@ func referenceOfCommands(t *testing.T) string {
 
 	var page strings.Builder
 
+	root := command(std{io.Discard, io.Discard, nil})
+	common := commonFlags(root)
+
 	page.WriteString(`# Commands
 
 This page is generated from the code; ` + "`rolloutd COMMAND --help`" + ` shows the same. The common flags are
 
-| Flag | Meaning |
-|---|---|
+| Flag | Default | Meaning |
+|---|---|---|
 `)
 
-	for _, name := range slices.Sorted(maps.Keys(commonFlags())) {
-		fmt.Fprintf(&page, "| `--%s` | %s |\n", name, commonFlags()[name])
+	for _, name := range slices.Sorted(maps.Keys(common)) {
+		page.WriteString(rowOfFlag(t, common[name]))
 	}
-
-	root := command(std{io.Discard, io.Discard, nil})
 
 	for _, group := range root.Groups() {
 		fmt.Fprintf(&page, "\n## %s\n", strings.TrimSuffix(group.Title, ":"))
 
 		for _, cmd := range root.Commands() {
-			if cmd.GroupID == group.ID {
-				describe(t, &page, cmd)
+			if cmd.GroupID == group.ID && isDescribed(cmd) {
+				describe(t, &page, cmd, common)
 			}
 		}
 	}
@@ -68,31 +69,75 @@ This page is generated from the code; ` + "`rolloutd COMMAND --help`" + ` shows 
 	page.WriteString("\n## Others\n")
 
 	for _, cmd := range root.Commands() {
-		if cmd.GroupID == "" && cmd.Name() != "help" && cmd.Name() != "completion" {
-			describe(t, &page, cmd)
+		if cmd.GroupID == "" && isDescribed(cmd) {
+			describe(t, &page, cmd, common)
 		}
 	}
 
 	return page.String()
 }
 
-// commonFlags are the flags of many commands, with their meaning.
-func commonFlags() map[string]string {
-	return map[string]string{
-		"server":  "URL of the server (or ROLLOUTD_SERVER; set a bearer token in ROLLOUTD_TOKEN)",
-		"config":  "configuration file (YAML); the environment overrides it",
-		"data":    "data folder (default ./.rolloutd, or ROLLOUTD_DATA)",
-		"verbose": "log more",
+// commonFlags returns by name the flags that mean the same for four commands or more.
+func commonFlags(root *cobra.Command) map[string]*pflag.Flag {
+	type meaning struct{ name, usage, fallback string }
+
+	uses := map[meaning]int{}
+	common := map[string]*pflag.Flag{}
+
+	for _, cmd := range commandsBelow(root) {
+		for _, flag := range flagsOf(cmd) {
+			same := meaning{flag.Name, flag.Usage, flag.DefValue}
+
+			if uses[same]++; uses[same] == 4 && common[flag.Name] == nil {
+				common[flag.Name] = flag
+			}
+		}
 	}
+
+	return common
+}
+
+// commandsBelow returns the commands below a command that the page describes.
+func commandsBelow(cmd *cobra.Command) (all []*cobra.Command) {
+	for _, sub := range cmd.Commands() {
+		if isDescribed(sub) {
+			all = append(append(all, sub), commandsBelow(sub)...)
+		}
+	}
+
+	return all
+}
+
+// flagsOf returns the flags of a command that the page describes.
+func flagsOf(cmd *cobra.Command) (all []*pflag.Flag) {
+	if !cmd.Runnable() {
+		return nil
+	}
+
+	cmd.NonInheritedFlags().VisitAll(func(flag *pflag.Flag) {
+		if !flag.Hidden && flag.Name != "help" {
+			all = append(all, flag)
+		}
+	})
+
+	return all
+}
+
+func rowOfFlag(t *testing.T, flag *pflag.Flag) string {
+	t.Helper()
+	require.NotContainsf(t, flag.Usage, "\n", "--%s: breaks the table", flag.Name)
+
+	fallback := ""
+	if !slices.Contains([]string{"", "false", "[]", "0", "0s", "-1"}, flag.DefValue) {
+		fallback = "`" + flag.DefValue + "`"
+	}
+
+	return fmt.Sprintf("| `--%s` | %s | %s |\n", flag.Name, fallback, strings.ReplaceAll(flag.Usage, "|", `\|`))
 }
 
 // describe writes a command and those below it.
-func describe(t *testing.T, page *strings.Builder, cmd *cobra.Command) {
+func describe(t *testing.T, page *strings.Builder, cmd *cobra.Command, common map[string]*pflag.Flag) {
 	t.Helper()
-
-	if cmd.Hidden {
-		return
-	}
 
 	if cmd.Runnable() {
 		fmt.Fprintf(
@@ -107,38 +152,35 @@ func describe(t *testing.T, page *strings.Builder, cmd *cobra.Command) {
 			fmt.Fprintf(page, "\n%s\n", strings.TrimSpace(cmd.Long))
 		}
 
-		flags, common := 0, []string{}
+		rows, shared := "", []string{}
 
-		cmd.NonInheritedFlags().VisitAll(func(f *pflag.Flag) {
-			if f.Hidden || f.Name == "help" {
-				return
+		for _, flag := range flagsOf(cmd) {
+			same := common[flag.Name]
+
+			if same != nil && same.Usage == flag.Usage && same.DefValue == flag.DefValue {
+				shared = append(shared, "`--"+flag.Name+"`")
+			} else {
+				rows += rowOfFlag(t, flag)
 			}
+		}
 
-			if commonFlags()[f.Name] == f.Usage {
-				common = append(common, "`--"+f.Name+"`")
-				return
-			}
+		if rows != "" {
+			page.WriteString("\n| Flag | Default | Meaning |\n|---|---|---|\n" + rows)
+		}
 
-			require.NotContainsf(t, f.Usage, "\n", "rolloutd %s --%s: breaks the table", cmd.Name(), f.Name)
-
-			if flags++; flags == 1 {
-				page.WriteString("\n| Flag | Default | Meaning |\n|---|---|---|\n")
-			}
-
-			fallback := ""
-			if !slices.Contains([]string{"", "false", "[]", "0", "0s", "-1"}, f.DefValue) {
-				fallback = "`" + f.DefValue + "`"
-			}
-
-			fmt.Fprintf(page, "| `--%s` | %s | %s |\n", f.Name, fallback, strings.ReplaceAll(f.Usage, "|", `\|`))
-		})
-
-		if len(common) > 0 {
-			fmt.Fprintf(page, "\nCommon flags: %s.\n", strings.Join(common, ", "))
+		if len(shared) > 0 {
+			fmt.Fprintf(page, "\nCommon flags: %s.\n", strings.Join(shared, ", "))
 		}
 	}
 
 	for _, sub := range cmd.Commands() {
-		describe(t, page, sub)
+		if isDescribed(sub) {
+			describe(t, page, sub, common)
+		}
 	}
+}
+
+// isDescribed says whether the page has a command.
+func isDescribed(cmd *cobra.Command) bool {
+	return !cmd.Hidden && cmd.Name() != "help" && cmd.Name() != "completion"
 }
