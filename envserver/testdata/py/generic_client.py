@@ -10,7 +10,7 @@ RUN = {"endpoint": "vllm", "instruction": "x", "task_id": "t9", "rollout_id": "r
 
 
 async def main(url: str) -> None:
-    async with GenericEnvClient(base_url=url) as env:
+    async with GenericEnvClient(base_url=url, message_timeout_s=600.0) as env:
         before = await env.state()
         assert before["step_count"] == 0 and before["rollouts_completed"] == 0, before
         reset = await env.reset(seed=7, episode_id="ep-9", level="hard")

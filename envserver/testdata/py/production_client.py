@@ -8,7 +8,7 @@ from openenv.core.mcp_client import MCPToolClient
 
 
 async def main(url: str) -> None:
-    env = MCPToolClient(base_url=url)
+    env = MCPToolClient(base_url=url, message_timeout_s=600.0)
     env.use_production_mode = True
     tools = await env.list_tools()
     assert len(tools) == 9 and all(isinstance(t.description, str) for t in tools), tools

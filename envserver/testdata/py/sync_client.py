@@ -5,7 +5,7 @@ import sys
 
 from openenv.core.mcp_client import MCPToolClient
 
-with MCPToolClient(base_url=sys.argv[1]).sync() as env:
+with MCPToolClient(base_url=sys.argv[1], message_timeout_s=600.0).sync() as env:
     env.reset()
     assert len(env.list_tools()) == 9
     result = json.loads(env.call_tool("run_rollout", endpoint="openai", instruction="x"))

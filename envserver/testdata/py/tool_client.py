@@ -18,7 +18,7 @@ TYPED = dict(
 
 
 async def main(url: str) -> None:
-    async with MCPToolClient(base_url=url) as env:
+    async with MCPToolClient(base_url=url, message_timeout_s=600.0) as env:
         reset = await env.reset(episode_id="ep-1")
         assert reset.done is False and reset.reward is None, reset
         tools = await env.list_tools()
@@ -36,7 +36,7 @@ async def main(url: str) -> None:
 
         started = json.loads(await env.call_tool("start_rollout", **{**TYPED, "rollout_id": "again"}))
         assert started["rollout_id"] == "again" and started["status"] == "starting", started
-        final = json.loads(await env.call_tool("finalize_rollout", rollout_id="again", wait_s=50))
+        final = json.loads(await env.call_tool("finalize_rollout", rollout_id="again", wait_s=300))
         assert final["rollout_id"] == "again" and final["error"] is None, final
         state = json.loads(await env.call_tool("get_state", rollout_id="again"))
         assert state["status"] == "done", state

@@ -10,7 +10,7 @@ VERIFY = "python3 -c 'from binary_search import binary_search as f; assert f([1,
 
 
 async def main(url: str) -> None:
-    async with MCPToolClient(base_url=url) as env:
+    async with MCPToolClient(base_url=url, message_timeout_s=600.0) as env:
         await env.reset()
         tools = {tool.name for tool in await env.list_tools()}
         assert {"run_rollout", "start_rollout", "get_state", "get_messages", "abort_rollout", "finalize_rollout"} <= tools, tools
