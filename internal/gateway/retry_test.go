@@ -44,7 +44,7 @@ func TestTransientFailuresAreRetried(t *testing.T) {
 			strings.Replace(goodReply, `"finish_reason":"stop"`, `"finish_reason":"abort"`, 1),
 		),
 	}
-	for _, status := range []int{408, 409, 425, 429, 500, 502, 503, 504, 529} {
+	for _, status := range []int{408, 409, 421, 424, 425, 429, 499, 500, 502, 503, 504, 529} {
 		steps[fmt.Sprint(status)] = answers(status, `{"error":{"message":"later"}}`)
 	}
 
@@ -66,6 +66,34 @@ func TestTransientFailuresAreRetried(t *testing.T) {
 			for _, r := range e.requests() {
 				require.Equal(t, e.requests()[0].body, r.body)
 			}
+		})
+	}
+}
+
+// vLLM writes an exception of its parser into the stream as a rejected request. A reply that has begun was not rejected.
+func TestErrorsAfterTheReplyBegan(t *testing.T) {
+	t.Parallel()
+
+	broken := map[string]string{
+		"chat/completions": `data: {"error":{"message":"Expecting value: line 1 column 1 (char 0)","type":"BadRequestError","param":null,"code":400}}`,
+		"completions":      `data: {"error":{"message":"Expecting value: line 1 column 1 (char 0)","type":"BadRequestError","param":null,"code":400}}`,
+		"responses":        `data: {"type":"error","sequence_number":4,"code":"invalid_prompt","message":"Expecting value","param":null}`,
+		"messages":         `data: {"type":"error","error":{"type":"invalid_request_error","message":"Expecting value"}}`,
+	}
+
+	for _, s := range apis() {
+		t.Run(s.api, func(t *testing.T) {
+			t.Parallel()
+
+			text := strings.Index(s.stream, `"Hel`)
+			half := s.stream[:text+strings.Index(s.stream[text:], "\n\n")+2]
+			h, e := newHost(t), newEngine(t, says(half+broken[s.api]+"\n\n"), says(s.stream))
+
+			got := s.call(t.Context(), h.open(t, h.route(e.URL)), "", true)
+			require.Equal(t, http.StatusOK, got.status, got.body)
+			require.Contains(t, got.body, "Hel")
+			require.Len(t, e.requests(), 2)
+			require.Empty(t, h.turns(t, "r1.1")[0].Broken)
 		})
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/rolloutd/rolloutd/internal/gateway/dialect"
+	"github.com/rolloutd/rolloutd/internal/gateway/dialect/reply"
 	"github.com/rolloutd/rolloutd/internal/rawjson"
 )
 
@@ -47,10 +48,14 @@ func wantsTLS(body []byte) bool {
 			bytes.Contains(body, []byte("<title>400 The plain HTTP request was sent to HTTPS port</title>"))
 }
 
-// classOf classifies a status. A rejected key, model or account is never the agent's fault.
+// clientClosed is the status by which nginx, gRPC gateways and LiteLLM say that a request was canceled on its way.
+const clientClosed = 499
+
+// classOf classifies a status. TGI, Azure and Bedrock answer 424 when the model failed. A rejected key, model or account is never the agent's fault.
 func classOf(status int) Class {
 	switch status {
-	case http.StatusRequestTimeout, http.StatusConflict, http.StatusTooEarly, http.StatusTooManyRequests:
+	case http.StatusRequestTimeout, http.StatusConflict, http.StatusMisdirectedRequest, http.StatusFailedDependency,
+		http.StatusTooEarly, http.StatusTooManyRequests, clientClosed:
 		return Retry
 	case http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden, http.StatusNotFound,
 		http.StatusMethodNotAllowed, http.StatusGone:
@@ -68,12 +73,18 @@ func classOf(status int) Class {
 	}
 }
 
-// midstream classifies an error inside a stream that began with status 200. A status as its code is
-// classified as such; a code or type that rejects the request is a rejection; anything else may be
-// transient.
-func midstream(raw []byte, guarded bool) *Problem {
+// midstream classifies an error inside a stream that began with status 200. Once the reply has begun, the
+// request was accepted, and the engine failed, whatever the error's code: vLLM gives 400 for each ValueError, also for one
+// of its parsers. Before that, a status as its code is classified as such; a code or type that rejects the request is a
+// rejection; anything else may be transient.
+func midstream(s *reply.Stream, guarded bool) *Problem {
+	raw := s.Error
 	p := &Problem{Class: Retry, body: object(raw), shown: shownError(raw, guarded), guarded: guarded}
 	p.Text = "the reply broke off: " + p.message(raw)
+
+	if s.Begun() && !Overflows(p.Text) {
+		return p
+	}
 
 	var e struct {
 		Code json.RawMessage `json:"code"`

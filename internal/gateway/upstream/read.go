@@ -156,7 +156,7 @@ func judge(s *reply.Stream, broken, err error, guarded bool) *Problem {
 	case broken != nil:
 		return &Problem{Class: Retry, Text: "the reply is broken: " + broken.Error()}
 	case s.Error != nil:
-		return midstream(s.Error, guarded)
+		return midstream(s, guarded)
 	case !ended:
 		return &Problem{Class: Retry, Text: "the reply was cut off: " + err.Error()}
 	case len(bytes.TrimSpace(s.Raw())) == 0:

@@ -45,6 +45,8 @@ func (r *Reply) messageEvent(c *rawjson.Cursor) {
 	case "message_delta":
 		r.stop = rawjson.TextOf(rawjson.MemberOf(delta, "stop_reason"))
 		c.Require(r.messageUsage(usage))
+	case "content_block_delta":
+		r.spoke = true
 	case "ping":
 		r.pings++
 	case "message_stop":

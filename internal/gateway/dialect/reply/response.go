@@ -34,6 +34,8 @@ func (r *Reply) responseEvent(c *rawjson.Cursor) {
 		return
 	}
 
+	r.spoke = r.spoke || bytes.HasSuffix(kind, []byte(".delta"))
+
 	switch string(kind) {
 	case "keepalive":
 		r.pings++

@@ -191,6 +191,9 @@ func Finish(reason string, called bool) string {
 	return finishStop
 }
 
+// Begun reports whether the reply has begun: there was a piece of a message, or of a text.
+func (r *Reply) Begun() bool { return r.spoke || r.inPieces }
+
 // Empty reports whether a chat completion or a text completion is provably no sample of the model: it has
 // no text and no tool call, no token is reported, and its finish reason is not one that a prompt can cause.
 // counted: the endpoint was asked for the number of tokens.
