@@ -20,7 +20,7 @@ import (
 //
 //nolint:paralleltest // it measures the memory of the whole process
 func TestReportOfAHostileServerIsBounded(t *testing.T) {
-	const size, events, most = 400 << 10, 200, 40 << 20
+	const size, events, most = 400 << 10, 25, 5 << 20
 
 	tool := func(id, output string) string {
 		return fmt.Sprintf(`{"type":"message.part.updated","properties":{"part":{"id":%q,"type":"tool","tool":"bash",`+
