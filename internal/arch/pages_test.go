@@ -35,13 +35,17 @@ func TestNamedTestsExist(t *testing.T) {
 		}
 	}
 
+	named := 0
+
 	for _, page := range files(t, "*.md") {
 		for _, found := range namedTest.FindAllStringSubmatch(read(t, page), -1) {
-			if page != "CHANGELOG.md" && !tests[found[1]] {
+			if named++; page != "CHANGELOG.md" && !tests[found[1]] {
 				t.Errorf("%s: there is no test %s", page, found[1])
 			}
 		}
 	}
+
+	require.Greater(t, named, 50, "the search for tests is blind")
 }
 
 // Every file, folder and package that a page links or names exists.
