@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -30,9 +31,9 @@ type oddReply struct {
 	empty bool
 }
 
-// oddReplies are replies of real engines that differ from OpenAI's form. Each calls a tool to write one.txt
-// and two.txt.
-func oddReplies(tool string) []oddReply {
+// oddReplies are replies of real engines that differ from OpenAI's form, for turn n. Each calls a tool to write the lines
+// "one" and "two" into a file of that turn.
+func oddReplies(tool string, n int) []oddReply {
 	args := func(command string) string {
 		// strings always encode
 		b, _ := json.Marshal(map[string]string{"command": command, "description": "Works"})
@@ -46,18 +47,20 @@ func oddReplies(tool string) []oddReply {
 	call := func(members, arguments string) string {
 		return `{"tool_calls":[{` + members + `"type":"function","function":{"name":"` + tool + `","arguments":` + arguments + `}}]}`
 	}
-	one, two, both := args("touch one.txt"), args("touch two.txt"), args("touch one.txt two.txt")
+	write := func(line string) string { return fmt.Sprintf("echo %s >> %d.txt", line, n) }
+	one, two, both := args(write("one")), args(write("two")), args(write("one")+"; "+write("two"))
 	half := len(both) / 2
+	a, b := fmt.Sprintf(`"id":"a%d",`, n), fmt.Sprintf(`"id":"b%d",`, n)
 
 	const calls = `"tool_calls"`
 
 	return []oddReply{
 		{
 			name:   "a shared index",
-			deltas: []string{call(`"index":0,"id":"a",`, text(one)), call(`"index":0,"id":"b",`, text(two))},
+			deltas: []string{call(`"index":0,`+a, text(one)), call(`"index":0,`+b, text(two))},
 			finish: calls,
 		},
-		{name: "no index", deltas: []string{call(`"id":"a",`, text(one)), call(`"id":"b",`, text(two))}, finish: calls},
+		{name: "no index", deltas: []string{call(a, text(one)), call(b, text(two))}, finish: calls},
 		{
 			name:   "no ids",
 			deltas: []string{call(`"index":0,`, text(one)), call(`"index":1,"id":null,`, text(two))},
@@ -65,26 +68,26 @@ func oddReplies(tool string) []oddReply {
 		},
 		{
 			name:   "equal ids",
-			deltas: []string{call(`"index":0,"id":"a",`, text(one)), call(`"index":1,"id":"a",`, text(two))},
+			deltas: []string{call(`"index":0,`+a, text(one)), call(`"index":1,`+a, text(two))},
 			finish: calls,
 		},
 		{name: "neither", deltas: []string{call(``, one), call(``, two)}, finish: `"stop"`},
-		{name: "a string as index", deltas: []string{call(`"index":"0","id":"a",`, text(both))}, finish: calls},
-		{name: "an object as arguments", deltas: []string{call(`"index":0,"id":"a",`, both)}, finish: calls},
+		{name: "a string as index", deltas: []string{call(`"index":"0",`+a, text(both))}, finish: calls},
+		{name: "an object as arguments", deltas: []string{call(`"index":0,`+a, both)}, finish: calls},
 		{
 			name: "a repeated name",
 			deltas: []string{
-				call(`"index":0,"id":"a",`, text(both[:half])),
-				call(`"index":0,"id":"a",`, text(both[half:])),
+				call(`"index":0,`+a, text(both[:half])),
+				call(`"index":0,`+a, text(both[half:])),
 			},
 			finish: calls,
 		},
 		{
 			name: "a repeated call",
 			deltas: []string{
-				call(`"index":0,"id":"a",`, text(both[:half])),
-				call(`"index":0,"id":"a",`, text(both[half:])),
-				call(`"index":0,"id":"a",`, text(text(both))),
+				call(`"index":0,`+a, text(both[:half])),
+				call(`"index":0,`+a, text(both[half:])),
+				call(`"index":0,`+a, text(text(both))),
 			},
 			finish: calls,
 		},
@@ -95,17 +98,17 @@ func oddReplies(tool string) []oddReply {
 		},
 		{
 			name:   "an unknown finish reason",
-			deltas: []string{call(`"index":0,"id":"a",`, text(both))},
+			deltas: []string{call(`"index":0,`+a, text(both))},
 			finish: `"some_new_reason"`,
 		},
 		{
 			name:   "content of parts",
-			deltas: []string{`{"content":[{"type":"text","text":"I work."}]}`, call(`"index":0,"id":"a",`, text(both))},
+			deltas: []string{`{"content":[{"type":"text","text":"I work."}]}`, call(`"index":0,`+a, text(both))},
 			finish: calls,
 		},
 		{
 			name:   "counts without choices",
-			deltas: []string{call(`"index":0,"id":"a",`, text(both))},
+			deltas: []string{call(`"index":0,`+a, text(both))},
 			finish: calls,
 			tail:   "data: {\"usage\":{\"prompt_tokens\":3,\"completion_tokens\":2}}\n\n",
 		},
@@ -151,9 +154,14 @@ type engineCall struct {
 func (c engineCall) byAgent() bool { return len(c.Tools) > 1 }
 
 // results counts the results of tools.
-func (c engineCall) results() (n int) {
+func (c engineCall) results() int { return c.count("tool") }
+
+// replies counts the replies so far.
+func (c engineCall) replies() int { return c.count("assistant") }
+
+func (c engineCall) count(role string) (n int) {
 	for _, m := range c.Messages {
-		if m.Role == "tool" {
+		if m.Role == role {
 			n++
 		}
 	}
@@ -185,17 +193,17 @@ func startEngine(t *testing.T, answer func(http.ResponseWriter, engineCall)) (ur
 	return srv.URL + "/v1"
 }
 
-// startOddEngine starts an engine that gives an agent the odd reply until a tool has answered. All other
-// replies are usual.
-func startOddEngine(t *testing.T, odd oddReply) string {
+// usualReply ends the work of an agent.
+var usualReply = oddReply{deltas: []string{`{"content":"All done."}`}, finish: `"stop"`}
+
+// startOddEngine starts an engine that replies to turn n of an agent, from 0 on, with odd(n). All other replies are usual.
+func startOddEngine(t *testing.T, odd func(n int) oddReply) string {
 	t.Helper()
 
-	usual := oddReply{deltas: []string{`{"content":"All done."}`}, finish: `"stop"`}
-
 	return startEngine(t, func(w http.ResponseWriter, call engineCall) {
-		said := usual
-		if call.byAgent() && call.results() == 0 {
-			said = odd
+		said := usualReply
+		if call.byAgent() {
+			said = odd(call.replies())
 		}
 
 		w.Header().Set("Content-Type", "text/event-stream")
@@ -203,61 +211,72 @@ func startOddEngine(t *testing.T, odd oddReply) string {
 	})
 }
 
-// A reply of an engine in another form than OpenAI's costs a policy nothing: OpenCode and ReACT run its
-// calls once each, the record has them as the agent got them, and the turns are trained on.
+// Replies of an engine in another form than OpenAI's cost a policy nothing: OpenCode and ReACT run their calls once each,
+// the record has them as the agent got them, and the turns are trained on. A rollout of each agent gets one after the other.
 func TestOddRepliesOfEngines(t *testing.T) {
 	t.Parallel()
-	srv := startDev(t, devOptions{env: []string{"ROLLOUTD_WORKER_CAPACITY=4"}})
-	agents := map[string]string{"opencode": "bash", "react": "terminal"}
-	ids := map[string]string{}
+	srv := startDev(t, devOptions{})
 
-	for agent, tool := range agents {
-		for _, odd := range oddReplies(tool) {
-			of := oddArgs(startOddEngine(t, odd))
+	for agent, tool := range map[string]string{"opencode": "bash", "react": "terminal"} {
+		t.Run(agent, func(t *testing.T) {
+			t.Parallel()
+
+			all := oddReplies(tool, 0)
+
+			of := oddArgs(startOddEngine(t, func(n int) oddReply {
+				if n < len(all) {
+					return oddReplies(tool, n)[n]
+				}
+
+				return usualReply
+			}))
 			if of["agent"] = agent; agent == "react" {
 				of["react"] = args{"tools": "native"}
 			}
 
-			ids[agent+": "+odd.name] = start(t, srv.url, of)
-		}
-	}
+			var verify []string
+			for n := range all {
+				verify = append(verify, fmt.Sprintf(`test "$(sort %d.txt)" = "$(printf 'one\ntwo')"`, n))
+			}
 
-	for name, id := range ids {
-		t.Run(name, func(t *testing.T) { requireOddReplyUnderstood(t, finalize(t, srv.url, id)) })
+			of["verify"] = verify
+			// a reply that the agent does not understand comes again
+			of["limits"] = args{"call_s": 300, "attempts": 1, "turns": 2 * len(all)}
+			requireOddRepliesUnderstood(t, all, runRollout(t, srv.url, of))
+		})
 	}
 }
 
 func oddArgs(url string) args {
 	return args{
 		"instruction": "work", "endpoint": "vllm", "base_url": url, "model": "m", "agent_timeout_s": 600,
-		"verify": []string{"test -f one.txt", "test -f two.txt"}, "limits": args{"call_s": 300, "attempts": 1},
+		"verify": []string{"false"}, "limits": args{"call_s": 300, "attempts": 1},
 	}
 }
 
-func requireOddReplyUnderstood(t *testing.T, r rollout.Result) {
+// requireOddRepliesUnderstood checks a rollout whose turns got all of these replies, and the usual one at the end.
+func requireOddRepliesUnderstood(t *testing.T, all []oddReply, r rollout.Result) {
 	t.Helper()
 	require.Equal(t, rollout.Completed, r.Outcome, deref(r.Error))
-	require.InDelta(t, 1, *r.Reward, 0)
 
-	turns := 0
+	turns := slices.DeleteFunc(r.ProxyTurns, func(turn rollout.CompactTurn) bool { return turn.Kind != rollout.KindAgent })
+	require.Len(t, turns, len(all)+1, "the calls and the last answer")
 
-	for _, turn := range r.ProxyTurns {
-		if turn.Kind != rollout.KindAgent {
-			continue
+	for n, odd := range append(all, usualReply) {
+		turn := turns[n]
+
+		if n < len(all) {
+			require.Zero(t, r.VerifyResults[n].ExitCode, "%s: %+v", odd.name, r.VerifyResults[n])
 		}
 
-		turns++
-
-		require.True(t, turn.Train, turn.Flaws)
-		require.Len(t, turn.CompletionTokenIDs, 2)
+		require.True(t, turn.Train, "%s: %v", odd.name, turn.Flaws)
+		require.Len(t, turn.CompletionTokenIDs, 2, odd.name)
 		raw, err := json.Marshal(turn.Response)
 		require.NoError(t, err)
-		require.NotContains(t, string(raw), "bashbash")
-		require.NotContains(t, string(raw), "terminalterminal")
-		require.Contains(t, []rollout.FinishReason{"tool_calls", "stop"}, turn.FinishReason)
+		require.NotContains(t, string(raw), "bashbash", odd.name)
+		require.NotContains(t, string(raw), "terminalterminal", odd.name)
+		require.Contains(t, []rollout.FinishReason{"tool_calls", "stop"}, turn.FinishReason, odd.name)
 	}
-
-	require.Equal(t, 2, turns, "the call and the last answer")
 }
 
 // Replies that say nothing end a rollout soon: as the endpoint's failure, without a reward, if nothing was
@@ -303,7 +322,7 @@ func TestRepliesThatSayNothing(t *testing.T) {
 		},
 	}
 	for i, c := range cases {
-		cases[i].id = start(t, srv.url, oddArgs(startOddEngine(t, c.odd)))
+		cases[i].id = start(t, srv.url, oddArgs(startOddEngine(t, func(int) oddReply { return c.odd })))
 	}
 
 	for _, c := range cases {
