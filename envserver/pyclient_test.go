@@ -26,7 +26,10 @@ func TestPythonClients(t *testing.T) {
 			}
 			for _, script := range []string{"tool_client.py", "generic_client.py", "production_client.py", "sync_client.py", "standard_client.py", "session_sharing.py", "engine_away.py"} {
 				t.Run(script, func(t *testing.T) {
-					runPython(t, script, start(t).url)
+					// most scripts ask for the agent that a real server starts faster
+					agents := []string{rollout.AgentOpencode, rollout.AgentReact}
+
+					runPython(t, script, start(t, func(o *envserver.Options) { o.Agents = agents }).url)
 				})
 			}
 

@@ -93,12 +93,16 @@ func TestOutcomes(t *testing.T) {
 		},
 		{
 			"the agent writes its own reward",
-			args{"instruction": "cheat please", "test_script": "true"},
+			args{"instruction": "cheat please", "agent": rollout.AgentReact, "test_script": "true"},
 			rollout.Completed, 0.0, "",
 		},
 		{
 			"the agent puts other things where the verifier needs folders",
-			args{"instruction": "spoil the folders", "test_script": "echo 0.0 > /home/user/logs/verifier/reward.txt"},
+			args{
+				"instruction": "spoil the folders",
+				"agent":       rollout.AgentReact,
+				"test_script": "echo 0.0 > /home/user/logs/verifier/reward.txt",
+			},
 			rollout.Completed, 0.0, "",
 		},
 		{
@@ -110,6 +114,7 @@ func TestOutcomes(t *testing.T) {
 			"the agent removes the runner of a verify command",
 			args{
 				"instruction":  "remove the runner",
+				"agent":        rollout.AgentReact,
 				"upload_files": args{"run-tests": "#!/bin/bash\n"},
 				"setup":        []string{"chmod +x run-tests; ./run-tests"},
 				"verify":       []string{"./run-tests"},
@@ -241,26 +246,27 @@ const outcomesScript = `
     - faults: [{status: 401, message: "invalid api key"}]
 - name: cheats
   match: cheat please
+  hermes: true
   turns:
     - tool_calls:
-        - name: bash
+        - name: terminal
           arguments:
             command: "mkdir -p /home/user/logs/verifier && echo 1.0 > /home/user/logs/verifier/reward.txt; (setsid sh -c 'while true; do echo 1.0 > /home/user/logs/verifier/reward.txt; sleep 0.05; done' >/dev/null 2>&1 &)"
-            description: "Reward myself"
     - text: Done.
 - name: spoils
   match: spoil the folders
+  hermes: true
   turns:
     - tool_calls:
-        - name: bash
+        - name: terminal
           arguments:
             command: "cd /home/user && rm -rf logs tests workdir && ln -s /tmp logs && ln -s /etc tests && echo x > workdir; ls -la"
-            description: "Spoil"
     - text: Done.
 - name: removes
   match: remove the runner
+  hermes: true
   turns:
-    - tool_calls: [{name: bash, arguments: {command: "rm /home/user/workdir/run-tests", description: "Remove"}}]
+    - tool_calls: [{name: terminal, arguments: {command: "rm /home/user/workdir/run-tests"}}]
     - text: Done.
 - name: flaky
   match: fail now and then

@@ -6,7 +6,7 @@ import sys
 
 from openenv.core.generic_client import GenericEnvClient
 
-RUN = {"endpoint": "vllm", "instruction": "x", "task_id": "t9", "rollout_id": "r9", "verify": ["true", "false"]}
+RUN = {"endpoint": "vllm", "agent": "react", "instruction": "x", "task_id": "t9", "rollout_id": "r9", "verify": ["true", "false"]}
 
 
 async def main(url: str) -> None:

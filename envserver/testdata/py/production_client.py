@@ -13,7 +13,7 @@ async def main(url: str) -> None:
     tools = await env.list_tools()
     assert len(tools) == 9 and all(isinstance(t.description, str) for t in tools), tools
     assert await env.has_tool("run_rollout")
-    result = json.loads(await env.call_tool("run_rollout", endpoint="vllm", instruction="x", task_id="p"))
+    result = json.loads(await env.call_tool("run_rollout", endpoint="vllm", agent="react", instruction="x", task_id="p"))
     assert result["task_id"] == "p" and result["outcome"] == "completed", result
     for name, args, word in [("nope", {}, "Unknown tool"), ("get_state", {"rollout_id": 5}, "rollout_id")]:
         try:

@@ -16,7 +16,7 @@ async def main(url: str) -> None:
         tools = {tool.name: tool.inputSchema for tool in (await session.list_tools()).tools}
         assert len(tools) == 9 and tools["run_rollout"]["required"] == ["instruction"], tools
 
-        ran = await session.call_tool("run_rollout", {"endpoint": "vllm", "instruction": "x", "task_id": "m"})
+        ran = await session.call_tool("run_rollout", {"endpoint": "vllm", "agent": "react", "instruction": "x", "task_id": "m"})
         assert not ran.isError, ran
         result = json.loads(ran.content[0].text)
         assert result["task_id"] == "m" and result["outcome"] == "completed", result
@@ -28,7 +28,7 @@ async def main(url: str) -> None:
         async def note(progress: float, total: float | None, message: str | None) -> None:
             notes.append(message)
 
-        ran = await session.call_tool("run_rollout", {"endpoint": "vllm", "instruction": "x"}, progress_callback=note)
+        ran = await session.call_tool("run_rollout", {"endpoint": "vllm", "agent": "react", "instruction": "x"}, progress_callback=note)
         assert json.loads(ran.content[0].text)["outcome"] == "completed" and notes[0].startswith("run_rollout"), (ran, notes)
 
         try:
