@@ -26,7 +26,7 @@ type asking func(r *rig) (begun func() (io.Reader, error))
 // client has read its reply, the server holds one result, not hundreds. All clients get the same bytes. The
 // test is not parallel because it measures the heap of the process.
 func TestManyClientsShareOneResult(t *testing.T) {
-	t.Run("WS /ws", func(t *testing.T) { oneResult(t, 150_000, 500, overWS) })
+	t.Run("WS /ws", func(t *testing.T) { oneResult(t, 150_000, 200, overWS) })
 	t.Run("MCP proper", func(t *testing.T) { oneResult(t, 300_000, 200, overMCP()) })
 }
 
