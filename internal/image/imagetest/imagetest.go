@@ -31,35 +31,43 @@ func Fill(dir string, programs []string) error {
 		}
 	}
 
+	var paths []string
+
 	for _, program := range programs {
 		path, err := exec.LookPath(program)
 		if err != nil {
 			return err
 		}
 
-		if err := fillFrom(dir, path, "/usr/bin/"+program); err != nil {
+		if err := install(dir, path, "/usr/bin/"+program); err != nil {
 			return err
 		}
+
+		paths = append(paths, path)
 	}
 
-	return nil
+	return installLibraries(dir, paths)
 }
 
-// fillFrom copies a program or a library, with the libraries that it needs.
-func fillFrom(dir, from, to string) error {
-	if err := install(dir, from, to); err != nil {
-		return err
-	}
-
-	out, err := exec.CommandContext(context.Background(), "ldd", from).Output()
+// installLibraries copies the libraries that these programs and libraries need, each once.
+func installLibraries(dir string, of []string) error {
+	out, err := exec.CommandContext(context.Background(), "ldd", of...).Output()
 	if err != nil {
 		return err
 	}
 
+	installed := map[string]bool{}
+
 	for _, lib := range regexp.MustCompile(`(?m)(/\S+) \(0x`).FindAllStringSubmatch(string(out), -1) {
+		if installed[lib[1]] {
+			continue
+		}
+
 		if err := install(dir, lib[1], lib[1]); err != nil {
 			return err
 		}
+
+		installed[lib[1]] = true
 	}
 
 	return nil
@@ -89,11 +97,13 @@ func Python(dir string) error {
 
 	library := strings.TrimSpace(string(out))
 
-	if err := fillFrom(dir, system, "/usr/bin/python3"); err != nil {
+	if err := install(dir, system, "/usr/bin/python3"); err != nil {
 		return err
 	}
 
-	return filepath.WalkDir(library, func(path string, e fs.DirEntry, err error) error {
+	linked := []string{system}
+
+	err = filepath.WalkDir(library, func(path string, e fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
@@ -102,11 +112,16 @@ func Python(dir string) error {
 		case !e.Type().IsRegular():
 			return nil
 		case strings.HasSuffix(path, ".so"):
-			return fillFrom(dir, path, path)
-		default:
-			return install(dir, path, path)
+			linked = append(linked, path)
 		}
+
+		return install(dir, path, path)
 	})
+	if err != nil {
+		return err
+	}
+
+	return installLibraries(dir, linked)
 }
 
 func install(dir, from, to string) error {
