@@ -75,6 +75,17 @@ func TestJoin(t *testing.T) {
 			[]string{`a f {"x":1}`}, ""},
 		{"null and nothing", []string{`null`, `[]`}, []string{}, ""},
 
+		{"an index in the first piece only", []string{
+			`[{"index":0,"id":"a","function":{"name":"f","arguments":""}}]`, `[{"index":null,"function":{"arguments":"{\"x\""}}]`, `[{"function":{"arguments":":1}"}}]`,
+			`[{"index":1,"id":"b","function":{"name":"g","arguments":""}}]`, `[{"function":{"arguments":"{}"}}]`,
+		}, []string{`a f {"x":1}`, `b g {}`}, "without index"},
+		{"an index in all but the first piece", []string{
+			`[{"id":"a","function":{"name":"f","arguments":""}}]`, `[{"index":0,"function":{"arguments":"{\"x\""}}]`, `[{"index":0,"function":{"arguments":":1}"}}]`,
+		}, []string{`a f {"x":1}`}, "without index"},
+		{"an index in the first piece only, and an id in each", []string{
+			`[{"index":0,"id":"a","function":{"name":"f","arguments":""}}]`, `[{"index":1,"id":"b","function":{"name":"g","arguments":"{}"}}]`,
+			`[{"id":"a","function":{"arguments":"{\"x\""}}]`, `[{"id":"a","function":{"arguments":":1}"}}]`,
+		}, []string{`a f {"x":1}`, `b g {}`}, "without index"},
 		{"a shared index", []string{`[{"index":0,"id":"a","function":{"name":"f","arguments":"` + one + `"}}]`, `[{"index":0,"id":"b","function":{"name":"f","arguments":"` + two + `"}}]`},
 			[]string{`a f {"x":1}`, `b f {"x":2}`}, "same index"},
 		{"a shared index, in pieces", []string{

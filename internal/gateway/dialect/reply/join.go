@@ -96,7 +96,7 @@ func find(drafts []*draft, p *CallPiece) *draft {
 	for i := len(drafts) - 1; i >= 0; i-- {
 		d := drafts[i]
 		switch {
-		case p.Index >= 0 || d.index >= 0:
+		case p.Index >= 0 && d.index >= 0:
 			if p.Index == d.index {
 				return d
 			}
@@ -109,6 +109,11 @@ func find(drafts []*draft, p *CallPiece) *draft {
 		if d := drafts[i]; d.index < 0 && d.position == p.Position {
 			return d
 		}
+	}
+
+	// nothing but arguments, where only some pieces have a number
+	if n := len(drafts); n > 0 && len(p.ID)+len(p.Name) == 0 && (p.Index < 0 || drafts[n-1].index < 0) {
+		return drafts[n-1]
 	}
 
 	return nil
