@@ -319,3 +319,24 @@ func TestCallsThatCannotBeUnderstood(t *testing.T) {
 	require.Equal(t, goodReply, send(t.Context(), h.open(t, h.route(e.URL)), "", streamed).body)
 	require.Equal(t, 2, h.turns(t, "r1.1")[0].UpstreamTries)
 }
+
+// Together has a number for the log probabilities of each piece of a stream. The agent gets the reply, and nothing of them.
+func TestNumbersForLogprobs(t *testing.T) {
+	t.Parallel()
+
+	for _, finish := range []string{"stop", "eos"} {
+		said := strings.NewReplacer(
+			`{"content":[{"token":"Hel","logprob":-0.5,"bytes":[72],"top_logprobs":[]}]}`, `-0.5`,
+			`{"content":[{"token":"lo","logprob":-0.25,"bytes":[108],"top_logprobs":[]}]}`, `-0.25`,
+			`"finish_reason":"stop"`, `"finish_reason":"`+finish+`"`,
+		).Replace(goodReply)
+		h, e := newHost(t), newEngine(t, says(said))
+
+		got := send(t.Context(), h.open(t, h.route(e.URL)), "", `{"model":"m","stream":true,"messages":[{"role":"user","content":"hi"}]}`)
+		require.Equal(t, http.StatusOK, got.status, got.body)
+		require.Contains(t, got.body, `"finish_reason":"stop"`)
+		require.NotContains(t, got.body, `-0.`)
+		require.Len(t, e.requests(), 1)
+		require.False(t, h.turns(t, "r1.1")[0].Train)
+	}
+}

@@ -178,12 +178,8 @@ func (c *Completion) addPrompt(in *rawjson.Cursor) {
 
 // addLogprobs appends entries unchanged.
 func (c *Completion) addLogprobs(in *rawjson.Cursor) {
-	if c.bare {
+	if c.bare || in.Peek() != '{' {
 		in.Skip()
-		return
-	}
-
-	if in.Null() {
 		return
 	}
 

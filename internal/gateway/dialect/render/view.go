@@ -211,7 +211,7 @@ func (s *stripper) replaceValue(start int, value string) {
 }
 
 func (s *stripper) logprobs() {
-	if s.Peek() != '{' {
+	if ch := s.Peek(); ch == 'n' || ch != '{' && s.Logprobs {
 		s.Skip()
 		return
 	}

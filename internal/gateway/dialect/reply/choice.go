@@ -78,8 +78,10 @@ func (r *Reply) prompt(c *rawjson.Cursor) {
 	}
 }
 
+// logprobs reads an object. Any other value is as good as none: Together has a number for each piece of a stream.
 func (r *Reply) logprobs(c *rawjson.Cursor) {
-	if c.Null() {
+	if c.Peek() != '{' {
+		c.Skip()
 		return
 	}
 
