@@ -320,6 +320,22 @@ func TestHTTPSToAServerWithoutTLSIsNamed(t *testing.T) {
 	)
 }
 
+// A redirect is named, without its query, to whoever may read the endpoint's answers.
+func TestARedirectIsNamed(t *testing.T) {
+	t.Parallel()
+
+	for endpoint, says := range map[string]string{
+		"vllm": "answered 308: it redirects to https://elsewhere.example/v1/chat/completions, which is not followed",
+		"":     "answered 308: it redirects, which is not followed",
+	} {
+		h := newHost(t)
+		r := h.route(newEngine(t, answers(308, "", "Location", "https://elsewhere.example/v1/chat/completions?key=x")).URL)
+		r.Model.Endpoint = endpoint
+		require.Equal(t, http.StatusBadRequest, send(t.Context(), h.open(t, r), "", streamed).status)
+		requireFailure(t, h, fault.UpstreamRefused, says)
+	}
+}
+
 // The agent gets its own mistakes as errors that it does not retry. They do not fail the rollout.
 func TestErrorsOfTheAgent(t *testing.T) {
 	t.Parallel()

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -37,7 +38,23 @@ func refusal(res *http.Response, t *target) *Result {
 		p.Class, p.Text = Refused, "the endpoint answered 400: it expects TLS; use https:// in its URL"
 	}
 
+	if res.StatusCode/100 == 3 && res.Header.Get("Location") != "" {
+		p.Text = fmt.Sprintf("the endpoint answered %d: it redirects%s, which is not followed: %s",
+			res.StatusCode, clean(destination(res, t.guarded), t.key), cmp.Or(short(errorText(body)), "change its URL"))
+	}
+
 	return &Result{Status: res.StatusCode, Problem: p}
+}
+
+// destination returns " to " and the address to which a response redirects, without its query, which may have secrets;
+// "": there is none, or the client that gave the endpoint must not read it.
+func destination(res *http.Response, guarded bool) string {
+	to, err := res.Location()
+	if err != nil || guarded {
+		return ""
+	}
+
+	return " to " + (&url.URL{Scheme: to.Scheme, Host: to.Host, Path: to.Path}).String()
 }
 
 // wantsTLS reports whether the body of a 400 is what Go's server or nginx says where it expects TLS.
