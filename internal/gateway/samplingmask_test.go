@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -271,6 +272,20 @@ func TestSamplingMasksThatAreRefused(t *testing.T) {
 		`greedy sampling or finite 1 < top_k <= 4; got top_k=8. Lower top_k or increase --sampling-mask-max-tokens.","code":400}`))
 	send(t.Context(), h.open(t, masked(h.route(e.URL))), "", unary)
 	requireFailure(t, h, fault.UpstreamRefused, "gives no sampling masks")
+}
+
+// SGLang refuses a sample with more tied tokens than it records as if the request were wrong. The next sample may fit.
+func TestSampleThatExceedsItsMask(t *testing.T) {
+	t.Parallel()
+
+	h, e := newHost(t), newEngine(t, answers(http.StatusBadRequest, `{"object":"error","message":"Sampling support exceeds `+
+		`--sampling-mask-max-tokens=4, commonly because of cutoff ties. Lower top_k to leave more headroom","code":400}`))
+	r := masked(h.route(e.URL))
+	r.Limits.Call = 2 * time.Second
+
+	send(t.Context(), h.open(t, r), "", unary)
+	require.Greater(t, len(e.requests()), 1)
+	requireFailure(t, h, fault.UpstreamFailed, "Lower top_k")
 }
 
 // A refusal may repeat the agent's words, by which no policy may exchange a reward of 0 for a failed rollout.

@@ -35,9 +35,23 @@ func detectQuirk(res *Result, a *dialect.Request) (quirk, bool) {
 		return q, true
 	}
 
+	if overflowsMask(p, a) {
+		// another sample may fit
+		p.Class = Retry
+		return "", false
+	}
+
 	explainNoCapture(p, a)
 
 	return "", false
+}
+
+// overflowsMask reports whether a refusal is SGLang's of a sample, not of the request: more tokens tied at the cutoff than
+// it records for a sampling mask.
+func overflowsMask(p *Problem, a *dialect.Request) bool {
+	const words = "Sampling support exceeds --sampling-mask-max-tokens"
+
+	return a.Changes.Any(dialect.ReturnMask) && bytes.Contains(p.body, []byte(words)) && !couldQuote(a.Body, words)
 }
 
 // memberQuirk finds the quirk behind a refusal of a member that the gateway sets by itself; "": none.
