@@ -66,8 +66,7 @@ for new in ({}, {"parentID": root}):
 
 	defer r.Close()
 
-	st, err := r.Next(t.Context())
-	require.NoError(t, err)
+	st := awaitReady(t, r)
 	require.True(t, st.Ready, "%+v", st)
 	c.bash(t, "open-call", "until grep -q ' [0-9A-F]*:1B58 01 ' /proc/net/tcp; do sleep 0.05; done")
 	c.gateway = startGateway(t, c.dir)

@@ -97,11 +97,23 @@ func (w *testAgent) begin(t *testing.T, a *opencode.Agent, job agent.Job) agent.
 	r, err := a.Open(t.Context(), w.Env(), job)
 	require.NoError(t, err)
 	t.Cleanup(r.Close)
-	st, err := r.Next(t.Context())
-	require.NoError(t, err)
-	require.True(t, st.Ready || st.Done)
+	awaitReady(t, r)
 
 	return r
+}
+
+// awaitReady waits until the agent has accepted its job, or ended. On a busy machine a try may end before its process listens.
+func awaitReady(t *testing.T, r agent.Run) agent.Status {
+	t.Helper()
+
+	for {
+		st, err := r.Next(t.Context())
+		require.NoError(t, err)
+
+		if st.Ready || st.Done {
+			return st
+		}
+	}
 }
 
 // attach attaches a new Agent, as another worker does.
