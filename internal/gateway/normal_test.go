@@ -320,7 +320,8 @@ func TestCallsThatCannotBeUnderstood(t *testing.T) {
 	require.Equal(t, 2, h.turns(t, "r1.1")[0].UpstreamTries)
 }
 
-// Together has a number for the log probabilities of each piece of a stream. The agent gets the reply, and nothing of them.
+// Together has a number for the log probabilities of each piece of a stream. The agent gets the reply, and nothing of
+// them.
 func TestNumbersForLogprobs(t *testing.T) {
 	t.Parallel()
 

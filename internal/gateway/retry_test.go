@@ -13,6 +13,9 @@ import (
 	"github.com/rolloutd/rolloutd/internal/network/lostconn/lostconntest"
 )
 
+// emptyPiece is how vLLM begins a reply, once it has sampled a token.
+const emptyPiece = `data: {"id":"chatcmpl-1","choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}` + "\n\n"
+
 // All of these failures are transient: the agent gets one good reply, and the record has the number of
 // upstream requests.
 func TestTransientFailuresAreRetried(t *testing.T) {
@@ -30,6 +33,9 @@ func TestTransientFailuresAreRetried(t *testing.T) {
 		"nothing":                     says(""),
 		"an error inside the stream": says(
 			half[:strings.LastIndex(half, "\n\n")+2] + `data: {"error":{"message":"engine died","type":"InternalServerError","code":500}}` + "\n\ndata: [DONE]\n\n",
+		),
+		"a parser's error after an empty piece": says(
+			emptyPiece + `data: {"error":{"message":"Expecting value: line 1 column 1 (char 0)","type":"BadRequestError","code":400}}` + "\n\n",
 		),
 		"an error with status 200":  answers(200, `{"error":{"message":"busy"}}`),
 		"no JSON":                   says("data: <html>\n\n"),
@@ -70,7 +76,8 @@ func TestTransientFailuresAreRetried(t *testing.T) {
 	}
 }
 
-// vLLM writes an exception of its parser into the stream as a rejected request. A reply that has begun was not rejected.
+// vLLM writes an exception of its parser into the stream as a rejected request. A reply that has begun was not
+// rejected.
 func TestErrorsAfterTheReplyBegan(t *testing.T) {
 	t.Parallel()
 
@@ -355,6 +362,10 @@ func TestErrorsOfTheAgent(t *testing.T) {
 		{"too long a prompt with images for vLLM", answers(400, `{"error":{"message":"The decoder prompt (length 12324) is longer than the maximum model length of 8192.","type":"BadRequestError","param":null,"code":400}}`), 400, "maximum model length of 8192", "context_length_exceeded"},
 		{"too long a prompt for llama.cpp", answers(400, `{"error":{"code":400,"message":"request (9100 tokens) exceeds the available context size (8192 tokens), try increasing it","type":"exceed_context_size_error","n_prompt_tokens":9100,"n_ctx":8192}}`), 400, "available context size", "context_length_exceeded"},
 		{"too long a prompt, as an event of the stream", says(`data: {"error":{"message":"This model's maximum context length is 4096 tokens.","code":400}}` + "\n\n"), 400, "maximum context length is 4096 tokens", "context_length_exceeded"},
+		{"too long a prompt for OpenAI", answers(400, `{"error":{"message":"Your input exceeds the context window of this model.","type":"invalid_request_error","param":"input","code":"context_length_exceeded"}}`), 400, "exceeds the context window", "context_length_exceeded"},
+		{"a context that is full after a piece, by its code", says(emptyPiece + `data: {"error":{"message":"no room","type":"BadRequestError","code":"context_length_exceeded"}}` + "\n\n"), 400, "no room", ""},
+		{"a context that is full after a piece, by its words", says(emptyPiece + `data: {"error":{"message":"the request exceeds the available context size","code":400}}` + "\n\n"), 400, "available context size", "context_length_exceeded"},
+		{"a rejection beside an empty piece, as OpenRouter has it", says(`data: {"error":{"message":"the image has no known type","code":400},"choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":"error"}]}` + "\n\ndata: [DONE]\n\n"), 400, "the image has no known type", ""},
 		{"too large", answers(413, `{"message":"too large"}`), 413, "too large", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -46,8 +46,8 @@ func detectQuirk(res *Result, a *dialect.Request) (quirk, bool) {
 	return "", false
 }
 
-// overflowsMask reports whether a refusal is SGLang's of a sample, not of the request: more tokens tied at the cutoff than
-// it records for a sampling mask.
+// overflowsMask reports whether a refusal is SGLang's of a sample, not of the request: more tokens tied at the cutoff
+// than it records for a sampling mask.
 func overflowsMask(p *Problem, a *dialect.Request) bool {
 	const words = "Sampling support exceeds --sampling-mask-max-tokens"
 

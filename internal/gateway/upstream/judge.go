@@ -68,7 +68,8 @@ func wantsTLS(body []byte) bool {
 // clientClosed is the status by which nginx, gRPC gateways and LiteLLM say that a request was canceled on its way.
 const clientClosed = 499
 
-// classOf classifies a status. TGI, Azure and Bedrock answer 424 when the model failed. A rejected key, model or account is never the agent's fault.
+// classOf classifies a status. TGI, Azure and Bedrock answer 424 when the model failed. A rejected key, model or account
+// is never the agent's fault.
 func classOf(status int) Class {
 	switch status {
 	case http.StatusRequestTimeout, http.StatusConflict, http.StatusMisdirectedRequest, http.StatusFailedDependency,
@@ -90,18 +91,14 @@ func classOf(status int) Class {
 	}
 }
 
-// midstream classifies an error inside a stream that began with status 200. Once the reply has begun, the
-// request was accepted, and the engine failed, whatever the error's code: vLLM gives 400 for each ValueError, also for one
-// of its parsers. Before that, a status as its code is classified as such; a code or type that rejects the request is a
-// rejection; anything else may be transient.
+// midstream classifies an error inside a stream that began with status 200. Once the reply has begun, the request was
+// accepted, and the engine failed, whatever the error's code: vLLM gives 400 for each ValueError, also for one of its
+// parsers. Only a full context may show later. Before that, a status as its code is classified as such; a code or type
+// that rejects the request is a rejection; anything else may be transient.
 func midstream(s *reply.Stream, guarded bool) *Problem {
 	raw := s.Error
 	p := &Problem{Class: Retry, body: object(raw), shown: shownError(raw, guarded), guarded: guarded}
 	p.Text = "the reply broke off: " + p.message(raw)
-
-	if s.Begun() && !Overflows(p.Text) {
-		return p
-	}
 
 	var e struct {
 		Code json.RawMessage `json:"code"`
@@ -112,6 +109,9 @@ func midstream(s *reply.Stream, guarded bool) *Problem {
 	}
 
 	name := strings.Trim(string(e.Code), `"`)
+	if s.Begun() && name != dialect.OverflowCode && !Overflows(p.Text) {
+		return p
+	}
 
 	code, err := strconv.Atoi(name)
 	switch {
@@ -256,7 +256,7 @@ func Overflows(words string) bool {
 		// vLLM, SGLang; vLLM of images
 		"maximum context length", "longer than the model's context length", "longer than the maximum model length",
 		// llama.cpp, Anthropic, OpenAI
-		"exceeds the available context size", "prompt is too long", dialect.OverflowCode,
+		"exceeds the available context size", "prompt is too long", "exceeds the context window", dialect.OverflowCode,
 	} {
 		if strings.Contains(words, known) {
 			return true

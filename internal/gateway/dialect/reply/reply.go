@@ -106,7 +106,7 @@ func (r *Reply) Event(data []byte) error {
 
 // chunk reads a piece of a completion or a whole one: both have the same members.
 func (r *Reply) chunk(c *rawjson.Cursor) {
-	listed := false
+	listed, begun := false, r.inPieces
 
 	for key := range c.Fields {
 		switch string(key) {
@@ -134,6 +134,11 @@ func (r *Reply) chunk(c *rawjson.Cursor) {
 
 	if !listed {
 		r.irregular("an event without choices")
+	}
+
+	// OpenRouter has an empty piece beside each error
+	if r.Error != nil {
+		r.inPieces = begun
 	}
 }
 

@@ -191,7 +191,7 @@ func Finish(reason string, called bool) string {
 	return finishStop
 }
 
-// Begun reports whether the reply has begun: there was a piece of a message, or of a text.
+// Begun reports whether the reply has begun: there was a piece of a message, or of a text, and not only beside an error.
 func (r *Reply) Begun() bool { return r.spoke || r.inPieces }
 
 // Empty reports whether a chat completion or a text completion is provably no sample of the model: it has

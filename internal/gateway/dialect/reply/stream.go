@@ -11,7 +11,7 @@ type Stream struct {
 	split  SSESplitter
 	events int
 
-	// Begun is set
+	// Prelude is set
 	marked bool
 }
 
@@ -137,7 +137,7 @@ func (s *Stream) Done() bool { return s.split.Done || s.over }
 // line ends.
 func (s *Stream) CompleteLength() int { return s.split.Began }
 
-// Passable returns the length of the events that an agent may see before the reply is complete; see Begun.
+// Passable returns the length of the events that an agent may see before the reply is complete; see Prelude.
 func (s *Stream) Passable() int {
 	if s.marked {
 		return s.Prelude
