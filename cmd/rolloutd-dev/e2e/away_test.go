@@ -117,7 +117,8 @@ func TestTimeOfAStoppedWorker(t *testing.T) {
 	})
 }
 
-// runWithoutAWorker runs a rollout whose worker leaves amid a model call and is absent for longer than the agent's limit.
+// runWithoutAWorker runs a rollout whose worker leaves amid a model call and is absent for longer than the agent's
+// limit.
 func runWithoutAWorker(t *testing.T, model heldCall, set *fourProcesses, leave, back func()) {
 	t.Helper()
 

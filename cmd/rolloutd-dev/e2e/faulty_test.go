@@ -17,7 +17,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// Turns with one command of the agent. OpenCode itself ends a command after two minutes, unless the model gives it more.
+// Turns with one command of the agent. OpenCode itself ends a command after two minutes, unless the model gives it
+// more.
 const (
 	work = `{tool_calls: [{name: bash, arguments: {command: "echo done > done.txt", description: "Works"}}]}`
 	rest = `{tool_calls: [{name: bash, arguments: {command: "sleep 3600", timeout: 3600000, description: "Sleeps"}}]}`

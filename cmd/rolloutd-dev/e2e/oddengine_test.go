@@ -31,8 +31,8 @@ type oddReply struct {
 	empty bool
 }
 
-// oddReplies are replies of real engines that differ from OpenAI's form, for turn n. Each calls a tool to write the lines
-// "one" and "two" into a file of that turn.
+// oddReplies are replies of real engines that differ from OpenAI's form, for turn n. Each calls a tool to write the
+// lines "one" and "two" into a file of that turn.
 func oddReplies(tool string, n int) []oddReply {
 	args := func(command string) string {
 		// strings always encode
@@ -196,7 +196,8 @@ func startEngine(t *testing.T, answer func(http.ResponseWriter, engineCall)) (ur
 // usualReply ends the work of an agent.
 var usualReply = oddReply{deltas: []string{`{"content":"All done."}`}, finish: `"stop"`}
 
-// startOddEngine starts an engine that replies to turn n of an agent, from 0 on, with odd(n). All other replies are usual.
+// startOddEngine starts an engine that replies to turn n of an agent, from 0 on, with odd(n). All other replies are
+// usual.
 func startOddEngine(t *testing.T, odd func(n int) oddReply) string {
 	t.Helper()
 
@@ -211,8 +212,9 @@ func startOddEngine(t *testing.T, odd func(n int) oddReply) string {
 	})
 }
 
-// Replies of an engine in another form than OpenAI's cost a policy nothing: OpenCode and ReACT run their calls once each,
-// the record has them as the agent got them, and the turns are trained on. A rollout of each agent gets one after the other.
+// Replies of an engine in another form than OpenAI's cost a policy nothing: OpenCode and ReACT run their calls once
+// each, the record has them as the agent got them, and the turns are trained on. A rollout of each agent gets one after
+// the other.
 func TestOddRepliesOfEngines(t *testing.T) {
 	t.Parallel()
 	srv := startDev(t, devOptions{})
