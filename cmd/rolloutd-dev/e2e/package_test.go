@@ -79,6 +79,8 @@ tools:
 			sources,
 		)
 	})
+
+	require.Empty(t, srv.sandboxes(t))
 }
 
 // TRL's trainer takes steps on rollouts and episodes of a real server. The server is killed once while the

@@ -102,7 +102,8 @@ func (w *testAgent) begin(t *testing.T, a *opencode.Agent, job agent.Job) agent.
 	return r
 }
 
-// awaitReady waits until the agent has accepted its job, or ended. On a busy machine a try may end before its process listens.
+// awaitReady waits until the agent has accepted its job, or ended. On a busy machine a try may end before its process
+// listens.
 func awaitReady(t *testing.T, r agent.Run) agent.Status {
 	t.Helper()
 

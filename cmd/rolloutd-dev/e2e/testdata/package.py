@@ -41,10 +41,11 @@ def rollouts(client: Client) -> None:
     assert client.rollouts.shaped("first", "atropos")["scores"] == [1.0], "one row of the rollout"
     assert client.rollouts.shaped("first", "atropos", sequences="all")["scores"] == [1.0] * len(sequences)
 
+    running = client.groups.submit(TASK, instruction=WRITE, group_size=1, setup=["sleep 600"]).group_id
     for kind, ask in {
         NotFoundError: lambda: client.rollouts.get("nothing"),
         InvalidError: lambda: client.rollouts.submit(TASK, instruction=WRITE, agent="nothing"),
-        ConflictError: lambda: client.groups.trajectory(waiting(client)),
+        ConflictError: lambda: client.groups.trajectory(running),
     }.items():
         try:
             ask()
@@ -52,10 +53,8 @@ def rollouts(client: Client) -> None:
             continue
         raise AssertionError(f"want {kind}")
 
-
-def waiting(client: Client) -> str:
-    """A group that runs; its abort is left to the end of the server."""
-    return client.groups.submit(TASK, instruction=WRITE, group_size=1, setup=["sleep 600"]).group_id
+    assert client.groups.abort(running, "enough")
+    assert client.groups.wait(running).outcome == "aborted"
 
 
 async def many() -> None:
