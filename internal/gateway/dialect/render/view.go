@@ -211,15 +211,21 @@ func (s *stripper) replaceValue(start int, value string) {
 }
 
 func (s *stripper) logprobs() {
-	if ch := s.Peek(); ch == 'n' || ch != '{' && s.Logprobs {
+	first := s.Peek()
+	start := s.At
+
+	switch {
+	case first == 'n':
 		s.Skip()
 		return
-	}
-
-	if start := s.At; !s.Logprobs {
+	case !s.Logprobs:
 		s.Skip()
 		s.replaceValue(start, "null")
 
+		return
+	case first != '{':
+		// a number, as Together has
+		s.Skip()
 		return
 	}
 
