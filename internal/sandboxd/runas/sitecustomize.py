@@ -6,6 +6,8 @@ that, since such a program must not run beside the verifier, so it is handed to 
 With -m in a folder of the work, the tests and the work may import modules of this folder, as in any other place. What nobody of
 them imports, such as an optional module of a test runner, never comes from there.
 
+Python before 3.11 ignores PYTHONSAFEPATH, so this module does what the variable says.
+
 In a run without any work it also notes modules that no work could provide.
 """
 
@@ -93,6 +95,29 @@ class _OfWork:
             frame = frame.f_back
         return frame.f_code.co_filename if frame else ""
 
+
+class _SafePath:
+    """Removes the folder that Python puts first into its search path after it has imported this module: at the first import then."""
+
+    before = list(sys.path)
+
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        # Python before 3.8 sets it together with the folder
+        first = _first_folder(sys.argv[0]) if hasattr(sys, "argv") else None
+        if sys.path.count(first) > cls.before.count(first):
+            sys.path.remove(first)
+            sys.meta_path.remove(cls)
+
+
+def _first_folder(program):
+    if program == "-m" and sys.version_info >= (3, 7):
+        return os.getcwd()
+    return "" if program in ("", "-", "-c", "-m") else os.path.dirname(os.path.realpath(program))
+
+
+if not getattr(sys.flags, "safe_path", False):
+    sys.meta_path.insert(0, _SafePath)
 
 _NOTES = os.environ.get("ROLLOUTD_MISSING_MODULES")
 if _NOTES:

@@ -1,0 +1,49 @@
+package runas_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Without PYTHONSAFEPATH, which Python before 3.11 ignores, a module of the current folder or of the script's takes no place of
+// one that the verifier imports.
+func TestHookKeepsWorkOutOfTheSearchPath(t *testing.T) {
+	t.Parallel()
+
+	hooks, work, tests := t.TempDir(), t.TempDir(), t.TempDir()
+	hook, err := os.ReadFile("sitecustomize.py")
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(hooks, "sitecustomize.py"), hook, 0o600))
+
+	const code = "import json, sys\nassert json.loads('1') == 1\nimport beside\n"
+
+	for name, text := range map[string]string{
+		work + "/json.py": "", work + "/unittest.py": "exit(1)", work + "/runpy.py": "", work + "/check.py": code,
+		tests + "/beside.py": "", tests + "/check.py": code, tests + "/all/__main__.py": code, tests + "/all/beside.py": "",
+	} {
+		require.NoError(t, os.MkdirAll(filepath.Dir(name), 0o700))
+		require.NoError(t, os.WriteFile(name, []byte(text), 0o600))
+	}
+
+	for _, args := range [][]string{
+		{"-m", "unittest", "--help"},
+		{"-c", code},
+		{"-"},
+		{},
+		{"check.py"},
+		{tests + "/check.py"},
+		{tests + "/all"},
+		{"-c", "import sys; sys.path.insert(0, ''); import json; assert not hasattr(json, 'loads')"},
+	} {
+		cmd := exec.CommandContext(t.Context(), "python3", args...)
+		cmd.Dir, cmd.Stdin = work, strings.NewReader(code)
+		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + work, "PYTHONPATH=" + hooks + ":" + tests}
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%q: %s", args, out)
+	}
+}
