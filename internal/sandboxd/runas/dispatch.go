@@ -167,8 +167,8 @@ func (s surroundings) belongsToWork(argv []string) bool {
 		return false
 	}
 
-	// Other programs run what their first file has. A module of Python is named before its files.
-	switch s.placeOfFirst(args) {
+	// Other programs run what their first file has.
+	switch s.placeOfFirst(name, args) {
 	case ofVerifier:
 		return false
 	case ofWork:
@@ -242,12 +242,21 @@ const (
 )
 
 // placeOfFirst is the place of the first argument that is no option and names an existing file of the work,
-// or a path of the verifier's. After an option -m, which names a module that is then given the arguments,
-// one of the verifier's counts wherever it stands.
-func (s surroundings) placeOfFirst(args []string) place {
-	first := elsewhere
+// or a path of the verifier's. The work chooses the names of its files, and so may have one that is called like the value of
+// an option. So one of the verifier's counts wherever it stands after an option -m, which names a module that is then given
+// the arguments, and the tests do where a test runner gets them.
+func (s surroundings) placeOfFirst(name string, args []string) place {
+	first, runsModule, runsTests := elsewhere, false, slices.Contains(testRunners, name)
 
-	for i, arg := range args {
+	if slices.Contains(commanded, name) && len(args) > 0 && !strings.Contains(args[0], "/") {
+		runsTests = slices.Contains(testRunners, args[0])
+		args = args[1:]
+	}
+
+	for _, arg := range args {
+		runsModule = runsModule || arg == "-m"
+		runsTests = runsTests || slices.Contains(testRunners, arg)
+
 		if strings.HasPrefix(arg, "-") {
 			continue
 		}
@@ -261,7 +270,7 @@ func (s surroundings) placeOfFirst(args []string) place {
 			first = at
 		}
 
-		if at == ofVerifier && slices.Contains(args[:i], "-m") {
+		if at == ofVerifier && (runsModule || runsTests && within(s.resolve(arg), wire.VerifierTests)) {
 			return ofVerifier
 		}
 	}

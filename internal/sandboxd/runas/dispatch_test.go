@@ -18,7 +18,7 @@ func TestDispatch(t *testing.T) {
 	t.Parallel()
 
 	work := t.TempDir()
-	for _, name := range []string{"x.py", "prog", "out.txt", "run.sh", "main.c", "sub/Makefile", "compose.yml"} {
+	for _, name := range []string{"x.py", "prog", "out.txt", "run.sh", "main.c", "sub/Makefile", "compose.yml", "run", "no:cacheprovider", "jest", "3.13"} {
 		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(work, name)), 0o755))
 		require.NoError(t, os.WriteFile(filepath.Join(work, name), []byte("#!/bin/sh\n"), 0o755))
 	}
@@ -43,6 +43,12 @@ func TestDispatch(t *testing.T) {
 		"timeout 5 ./prog": "verifier verifier", "xargs python3": "verifier verifier", "env -i ./prog": "verifier verifier",
 		"cp out.txt /verifier/logs": "verifier verifier", "mkdir -p /verifier/logs/x": "verifier verifier",
 		"python3 -W ignore /verifier/tests/check.py": "verifier verifier",
+
+		// The work has files that are called like what is no file.
+		"pytest -p no:cacheprovider /verifier/tests/x.py": "verifier verifier", "go run /verifier/tests/check.go": "verifier verifier",
+		"uvx -p 3.13 -w pytest==8.4.1 pytest --ctrf /verifier/logs/ctrf.json /verifier/tests/x.py": "verifier verifier",
+		"npx jest /verifier/tests": "verifier verifier", "uv run pytest -k run /verifier/tests": "verifier verifier",
+		"pytest x.py --junitxml /verifier/logs/x.xml": "work work", "pytest -k x.py": "work work", "go run ./run /verifier/tests/in": "work work",
 
 		// Code of the author's: a command imports the work by it, a script decides by it if it names
 		// anything of the verifier's.

@@ -42,6 +42,17 @@ var ownPrograms = []string{
 	"whoami",
 }
 
+// testRunners run the tests that they are given. Another program may start one, and give it its arguments: uvx pytest.
+var testRunners = []string{
+	"bats", "behave", "ctest", "jest", "mocha", "nose2", "phpunit", "prove", "py.test", "pytest", "rspec", "vitest",
+}
+
+// commanded are programs whose first argument is a command or the name of a program, and no file.
+var commanded = []string{
+	"bundle", "cargo", "coverage", "deno", "dotnet", "go", "hatch", "npm", "npx", "pip", "pip3", "pipenv", "pipx", "pnpm",
+	"poetry", "uv", "uvx", "yarn",
+}
+
 // interpreters run code from their command line after one of these options, or from their standard input.
 var interpreters = map[string]string{
 	"bash":   "c",
