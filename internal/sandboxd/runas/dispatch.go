@@ -178,7 +178,7 @@ func (s surroundings) belongsToWork(argv []string) bool {
 	switch {
 	case isInline(name, args):
 		return !s.ownInline || s.isOfWork(args)
-	case slices.Contains(ownPrograms, name) && s.ownInline:
+	case slices.Contains(ownPrograms, name) && s.ownInline && !usesProject(name, args):
 		return false
 	}
 
@@ -380,12 +380,21 @@ func (s surroundings) prepare(argv, env []string) ([]string, []string) {
 		return insertAt(argv, commandOfEnv(argv)), env
 	case slices.Contains(wrappers, name):
 		return insertAt(argv, s.firstProgram(argv)), env
+	case (name == "uv" || name == "uvx") && s.inWork(s.dir):
+		return argv, append(without(env, uvNoSync, uvNoConfig), uvNoSync+"=1", uvNoConfig+"=1")
 	case strings.HasPrefix(name, "python"):
 		return asItself(argv, s.forPython(argv[1:], env))
 	default:
 		return argv, env
 	}
 }
+
+// Variables with which uv neither builds the project in the current folder, which runs code of the project, nor takes packages
+// from where its files say.
+const (
+	uvNoSync   = "UV_NO_SYNC"
+	uvNoConfig = "UV_NO_CONFIG"
+)
 
 // asItself gives Python its own path as its name, from which it finds its modules and those of its virtual environment.
 // What a check starts as sys.executable must be the shim, as which the hook sets it.

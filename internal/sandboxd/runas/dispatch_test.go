@@ -50,6 +50,10 @@ func TestDispatch(t *testing.T) {
 		"npx jest /verifier/tests": "verifier verifier", "uv run pytest -k run /verifier/tests": "verifier verifier",
 		"pytest x.py --junitxml /verifier/logs/x.xml": "work work", "pytest -k x.py": "work work", "go run ./run /verifier/tests/in": "work work",
 
+		// uv builds the project of a folder, and runs its code for that.
+		"uv run prog-of-project": "work work", "uv sync": "work work", "uv --color never run prog": "work work",
+		"uv pip install pytest": "work verifier", "uv --offline tool install x": "work verifier", "uvx ruff": "work verifier",
+
 		// Code of the author's: a command imports the work by it, a script decides by it if it names
 		// anything of the verifier's.
 		"python3 -c open('/verifier/logs/x')": "work verifier", "python3": "work verifier", "python3 -": "work verifier",
@@ -117,6 +121,19 @@ func TestDispatchInOwnImage(t *testing.T) {
 		require.Contains(t, env, "PYTHONSAFEPATH=1")
 		require.Contains(t, env, "PYTHONPATH="+runas.PythonHooks+c.path)
 		require.Equal(t, c.dir == work, slices.Contains(env, "ROLLOUTD_WORK_MODULES="+work))
+	}
+}
+
+// In a folder of the work, uv uses neither the project nor its settings.
+func TestUvOfTheVerifier(t *testing.T) {
+	t.Parallel()
+
+	work := t.TempDir()
+	for _, dir := range []string{work, "/verifier/tests"} {
+		env := runas.Environment([]string{"uv", "run", "pytest", "/verifier/tests"}, dir, []string{work}, false)
+		for _, variable := range []string{"UV_NO_SYNC=1", "UV_NO_CONFIG=1"} {
+			require.Equal(t, dir == work, slices.Contains(env, variable), dir)
+		}
 	}
 }
 

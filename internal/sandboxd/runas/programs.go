@@ -53,6 +53,13 @@ var commanded = []string{
 	"poetry", "uv", "uvx", "yarn",
 }
 
+// usesProject reports whether uv may build or run the project in the current folder. It does not if its first word is one
+// of these commands.
+func usesProject(name string, args []string) bool {
+	first := slices.IndexFunc(args, func(arg string) bool { return !strings.HasPrefix(arg, "-") })
+	return name == "uv" && first >= 0 && !slices.Contains([]string{"cache", "help", "pip", "python", "self", "tool", "venv"}, args[first])
+}
+
 // interpreters run code from their command line after one of these options, or from their standard input.
 var interpreters = map[string]string{
 	"bash":   "c",
