@@ -111,6 +111,7 @@ func TestArtifacts(t *testing.T) {
 	importImage(t, images, "app", map[string]string{"app/.keep": "", "data/.keep": ""})
 	importImage(t, images, "grader", map[string]string{
 		"app/answer.txt": "old\n", "data/old": "old\n", "golden/answer": "42\n", "tests/made": "1\n", "tests/test.sh": "exit 9\n",
+		"usr/bin/sh":    "#!/bin/bash\nexec bash \"$@\"\n",
 		"usr/bin/judge": "#!/bin/bash\nread a < \"$1\"; read b < /golden/answer; [ \"$a\" = \"$b\" ]\n",
 	})
 
@@ -134,6 +135,8 @@ func TestArtifacts(t *testing.T) {
 		`echo 1 > /golden/made && ! run-as-agent bash -c 'echo 2 > /golden/made' && ! run-as-agent bash -c 'echo > /usr/bin/judge' && ` +
 		// with what it has made for its tests
 		`run-as-agent bash -c '[ -e /golden/answer ] && [ ! -e /tests/made ]' && [ -e /tests/made ] && [ -e $TESTS_DIR/made ] && ` +
+		// what a tool of the image runs there by a shell may change it too, and a program of the work begins in the same folder
+		`cd /golden && sh -c 'echo 1 > built' && [ -e /golden/built ] && run-as-agent bash -c '[ -e answer ]' && ` +
 		`read c < /golden/made && [ "$c" = 1 ] && judge /golden/answer && echo 1 > $VERIFIER_DIR/reward.txt`
 
 	for name, c := range map[string]struct {

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -167,6 +168,10 @@ func (s surroundings) belongsToWork(argv []string) bool {
 		return false
 	}
 
+	if folder := setupFolder(args); folder != "" {
+		return s.placeOf(folder) != ofVerifier
+	}
+
 	// Other programs run what their first file has.
 	switch s.placeOfFirst(name, args) {
 	case ofVerifier:
@@ -177,7 +182,7 @@ func (s surroundings) belongsToWork(argv []string) bool {
 
 	switch {
 	case isInline(name, args):
-		return !s.ownInline || s.isOfWork(args)
+		return !s.ownInline || s.isOfWork(name, args)
 	case slices.Contains(ownPrograms, name) && s.ownInline && !usesProject(name, args):
 		return false
 	}
@@ -217,12 +222,46 @@ func (s surroundings) forWork(argv []string) []string {
 // isOfWork reports whether inline code in a test script belongs to the work: a file of the work that is the
 // standard input, or code on the command line that names nothing of the verifier's. Such code usually
 // imports the work.
-func (s surroundings) isOfWork(args []string) bool {
+func (s surroundings) isOfWork(name string, args []string) bool {
 	if len(args) == 0 || slices.Contains(args, "-") {
 		return s.stdin != "" && s.placeOf(s.stdin) == ofWork
 	}
 
-	return !MentionsVerifier(strings.Join(args, " "))
+	code := strings.Join(args, " ")
+
+	// Tools of a verifier's own image, such as npm, run the commands of its files by a shell, which is dispatched no further
+	// than the test script is: each program that it starts is.
+	if s.ownImage && slices.Contains(shells, name) && s.placeOf(s.dir) == ofVerifier {
+		return s.mentionsWork(code)
+	}
+
+	return !MentionsVerifier(code)
+}
+
+// mentionsWork reports whether a text names a folder of the work other than one for temporary files.
+func (s surroundings) mentionsWork(text string) bool {
+	return slices.ContainsFunc(s.work, func(folder string) bool {
+		return !slices.Contains(temporaryFolders, folder) && strings.Contains(text, folder)
+	})
+}
+
+// setupOf finds the folder of a package in the code with which pip runs the package's setup.py, which need not exist.
+var setupOf = regexp.MustCompile(`['"](/[^'"\n]*)/setup\.py['"]`)
+
+// setupFolder returns the folder of a package whose setup.py pip runs by code on the command line of Python; "": none. What
+// it is given besides are temporary folders of pip.
+func setupFolder(args []string) string {
+	for i, arg := range args {
+		if arg != "-c" || i+1 == len(args) || !strings.Contains(args[i+1], "setuptools") {
+			continue
+		}
+
+		if found := setupOf.FindStringSubmatch(args[i+1]); found != nil {
+			return found[1]
+		}
+	}
+
+	return ""
 }
 
 // MentionsVerifier reports whether a text names a folder of the verifier's.

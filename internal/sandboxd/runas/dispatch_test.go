@@ -108,6 +108,23 @@ func TestDispatchInOwnImage(t *testing.T) {
 		require.Equal(t, isWork, runas.BelongsToWorkInOwnImage(argv, image, []string{work}), command)
 	}
 
+	// pip runs the script of a package by code, and gives it a temporary folder; npm runs commands by a shell
+	for _, c := range []struct {
+		argv   []string
+		dir    string
+		isWork bool
+	}{
+		{[]string{"python3", "-c", "import setuptools; f = '" + image + "/setup.py'", "egg_info", "--egg-base", work}, image, false},
+		{[]string{"python3", "-c", "import setuptools; f = '" + work + "/setup.py'", "egg_info"}, image, true},
+		{[]string{"python3", "-c", "f = '" + image + "/setup.py'", work}, image, true},
+		{[]string{"sh", "-c", "tsc -p . && jest --cacheDirectory /var/tmp/jest"}, image, false},
+		{[]string{"sh", "-c", "node check.js " + work}, image, true},
+		{[]string{"sh", "-c", "tsc -p ."}, work, true},
+		{[]string{"node", "-e", "build()"}, image, true},
+	} {
+		require.Equal(t, c.isWork, runas.BelongsToWorkInOwnImage(c.argv, c.dir, []string{work, "/var/tmp"}), c.argv)
+	}
+
 	require.True(t, runas.BelongsToWorkInOwnImage([]string{"make"}, work, []string{work}))
 	require.True(t, runas.BelongsToWorkInOwnImage([]string{"git", "apply", "x.py"}, work, []string{work}))
 

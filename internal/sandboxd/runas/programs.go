@@ -77,6 +77,9 @@ var interpreters = map[string]string{
 	"zsh":    "c",
 }
 
+// shells are the interpreters whose programs are dispatched each.
+var shells = []string{"bash", "dash", "ksh", "sh", "zsh"}
+
 // isInline reports whether an interpreter runs code from its command line or its standard input.
 func isInline(name string, args []string) bool {
 	options, ok := interpreters[strings.TrimRight(name, "0123456789.")]

@@ -18,6 +18,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -55,8 +56,8 @@ const (
 	notFound   = 127
 )
 
-// Main runs argv as the agent's user, with the agent's home, in the current directory if the agent's user
-// may write there, else in the workdir. It returns the program's exit status.
+// Main runs argv as the agent's user, with the agent's home, in the current folder if it is none of the verifier's and the
+// agent's user may enter it, else in the workdir. It returns the program's exit status.
 func Main(argv []string) int {
 	status, err := run(argv)
 	if err != nil {
@@ -181,13 +182,30 @@ func without(env []string, names ...string) []string {
 
 func withoutShims(path string) string { return strings.TrimPrefix(path, Shims+":") }
 
-// directory returns the current folder if it is one of the work's, else the workdir.
+// directory returns the current folder if the place of the work has it, else the workdir.
 func directory() string {
 	// not os.Getwd, which trusts PWD, where links may stand
 	dir, err := unix.Getwd()
-	if err != nil || !(surroundings{work: workFolders(os.Getenv)}).inWork(dir) {
+	if err != nil || isVerifiers(dir) || !(surroundings{work: workFolders(os.Getenv)}).inWork(dir) && !othersMayEnter(dir) {
 		return wire.AgentWorkdir
 	}
 
 	return dir
+}
+
+// isVerifiers reports whether a folder is one of the verifier's, which are empty in the place of the work.
+func isVerifiers(dir string) bool {
+	return within(dir, filepath.Dir(wire.VerifierHome)) || within(dir, wire.ImageTests)
+}
+
+// othersMayEnter reports whether users other than the owners of a folder and of those above it may enter it.
+func othersMayEnter(dir string) bool {
+	for ; dir != "/"; dir = filepath.Dir(dir) {
+		st, err := os.Stat(dir)
+		if err != nil || st.Mode()&mayEnter == 0 {
+			return false
+		}
+	}
+
+	return true
 }
