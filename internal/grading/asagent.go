@@ -50,11 +50,15 @@ var dispatcher = `__run_here() { (($#)) || return 0; if declare -F -- "$1" >/dev
 // commandArgs are the arguments with which bash runs a verify command.
 func commandArgs(command string) []string {
 	command = ownPaths(command)
-	if decidesItself(command) {
-		return []string{"-c", command}
-	}
 
 	file, err := parsed(command)
+	if decidesItself(command) {
+		if err == nil {
+			command = insert(command, guards(file, command))
+		}
+
+		return []string{"-c", command}
+	}
 	// the parser cannot read it: all of it runs as the agent's user
 	if err != nil {
 		return []string{"-c", `exec ` + runas.Name + ` bash --noprofile --norc -c "$1"`, "bash", command}
@@ -99,7 +103,7 @@ type prefix struct {
 	text   string
 }
 
-// prefixes returns the prefixes of all programs of the command, in order.
+// prefixes returns the prefixes of all programs and of the arithmetic of the command.
 func prefixes(file *syntax.File, command string) []prefix {
 	functions, inWork, sources := map[string]bool{}, map[*syntax.CallExpr]bool{}, false
 
@@ -142,9 +146,7 @@ func prefixes(file *syntax.File, command string) []prefix {
 		}
 	}
 
-	slices.SortFunc(all, func(a, b prefix) int { return a.offset - b.offset })
-
-	return all
+	return append(all, guards(file, command)...)
 }
 
 // readsCodeOfWork reports whether the standard input is a text of the author that names nothing of the
@@ -188,6 +190,8 @@ func prefixOf(words []*syntax.Word, functions map[string]bool) (prefix, bool) {
 }
 
 func insert(command string, all []prefix) string {
+	slices.SortStableFunc(all, func(a, b prefix) int { return a.offset - b.offset })
+
 	var b strings.Builder
 
 	done := 0

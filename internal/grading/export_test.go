@@ -24,3 +24,13 @@ func Brings(v rollout.Verifier) bool {
 
 // NamesOnlyTests exports namesOnlyTests.
 func NamesOnlyTests(script string) bool { return namesOnlyTests(script) }
+
+// Inserted exports a text with guards of its arithmetic, and what they use.
+func Inserted(text string) string {
+	file, err := parsed(text)
+	if err != nil {
+		return text
+	}
+
+	return plainValues + insert(text, guards(file, text))
+}

@@ -70,7 +70,7 @@ const noOptions = `GLOBIGNORE='-*'; shopt -u dotglob; `
 
 // asScript is bash with the test script, whose names are as if bash had been given the file.
 func asScript() wire.Process {
-	p := asVerifier("-c", noOptions+dispatcher+`. "$0"`, testScript)
+	p := asVerifier("-c", noOptions+plainValues+dispatcher+`. "$0"`, testScript)
 	p.Env[runas.InlineCode] = runas.InlineByVerifier
 
 	return p
@@ -78,7 +78,7 @@ func asScript() wire.Process {
 
 // fromStdin runs the text on its stdin as bash -c does. The text is in no command line and in no file, so
 // programs of the agent that it runs cannot read there what they are compared with.
-const fromStdin = noOptions + `IFS= read -r -d '' __text; exec < /dev/null; eval "$__text"`
+const fromStdin = noOptions + plainValues + `IFS= read -r -d '' __text; exec < /dev/null; eval "$__text"`
 
 // asCommand is bash with a verify command.
 func asCommand(command string) wire.Process {
