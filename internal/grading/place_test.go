@@ -34,7 +34,7 @@ func hidden() map[string]string {
 		"becomesname.py":   "import os\ntry:\n    os.execvp('no-such-program', ['x'])\nexcept FileNotFoundError:\n    os.execvp('python3', ['python3', 'prog.py'])\n",
 		"shell.py":         "import subprocess\nassert subprocess.run('./prog | head -1', shell=True, capture_output=True, text=True).stdout == '42\\n'\n",
 		"interpreter.py":   "import subprocess, sys\nassert subprocess.run([sys.executable, 'prog.py'], capture_output=True, text=True).stdout == '42\\n'\n",
-		"test_import.py":   "import importlib, unittest\nclass T(unittest.TestCase):\n    def test(self):\n        with self.assertRaises(ImportError):\n            exec(compile('import planted', '/usr/lib/runner.py', 'exec'))\n        assert importlib.import_module('prog').answer() == 42\n        from prog import answer\n",
+		"test_import.py":   "import importlib, unittest\nclass T(unittest.TestCase):\n    def test(self):\n        for at in '/usr/lib', '/verifier/tests/venv/lib/python3/site-packages':\n            with self.assertRaises(ImportError):\n                exec(compile('import planted', at + '/runner.py', 'exec'))\n        assert importlib.import_module('prog').answer() == 42\n        from prog import answer\n",
 		"test_unittest.py": "import unittest\nclass T(unittest.TestCase):\n    def test(self):\n        self.assertEqual(open('out.txt').read(), '42\\n')\n",
 	}
 }
