@@ -198,8 +198,24 @@ func (b *buildFlags) image(
 
 	return image.Build(ctx, builder.Images, image.BuildJob{
 		Folder: j.Folder, Dockerfile: j.Dockerfile, Name: j.Name, Args: j.Args, Output: j.Output,
-		Own: func(ctx context.Context) (image.Image, error) { return builder.Build(ctx, j) },
+		DockerEnv: dockerEnv(cfg.Sandbox.Docker),
+		Own:       func(ctx context.Context) (image.Image, error) { return builder.Build(ctx, j) },
 	})
+}
+
+// dockerEnv returns the variables with which Docker's client reaches the daemon of the backend docker.
+func dockerEnv(d config.Docker) []string {
+	var env []string
+
+	if d.Host != "" {
+		env = append(env, "DOCKER_HOST="+d.Host)
+	}
+
+	if d.CertPath != "" {
+		env = append(env, "DOCKER_CERT_PATH="+d.CertPath, "DOCKER_TLS_VERIFY=1")
+	}
+
+	return env
 }
 
 // writeTemplate writes the definition of a template and says what to do with it.

@@ -15,6 +15,8 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/config"
 	"github.com/rolloutd/rolloutd/internal/daemon"
+	hostimages "github.com/rolloutd/rolloutd/internal/daemon/images"
+	"github.com/rolloutd/rolloutd/internal/taskset"
 )
 
 func taskFolder(t *testing.T, files map[string]string) string {
@@ -108,6 +110,44 @@ func TestTasksBuildFails(t *testing.T) {
 	require.Contains(t, out, "broken")
 	require.NotContains(t, out, "ROLLOUTD_DATA")
 	require.Contains(t, errText, "/environment for the data folder "+data+" (once; at most 10m0s)\n")
+}
+
+// An image that this host has is built again where the daemon of the backend docker lacks it.
+func TestTasksBuildForTheDockerDaemon(t *testing.T) {
+	data, programs := t.TempDir(), t.TempDir()
+	dir := taskFolder(t, map[string]string{
+		"task.toml": "", "instruction.md": "x", "tests/test.sh": "true\n", "environment/Dockerfile": "FROM scratch\n",
+	})
+
+	set, err := taskset.Open(dir)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, set.Close()) })
+
+	task, err := set.Task(0)
+	require.NoError(t, err)
+
+	cfg := config.Defaults()
+	cfg.Data = data
+
+	images, err := hostimages.Open(cfg, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+
+	_, err = images.Import(t.Context(), t.TempDir(), task.Builds()[0].Image)
+	require.NoError(t, err)
+
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	require.NoError(t, os.WriteFile(file, []byte("sandbox: {backends: {docker: {}}, docker: {host: 'unix:///d', image: 'a:1'}}\n"), 0o600))
+
+	for answer, want := range map[string]string{"echo 1a2b": "images built: 0, problems: 0", "true": "build with docker"} {
+		require.NoError(t, os.WriteFile(filepath.Join(programs, "docker"),
+			[]byte("#!/bin/sh\ncase \"$DOCKER_HOST $1\" in 'unix:///d images') "+answer+";; *version) ;; *) exit 1;; esac\n"), 0o700))
+		t.Setenv("PATH", programs+":/usr/bin:/bin")
+
+		_, out, errText := rolloutd(t.Context(), map[string]string{
+			"ROLLOUTD_DATA": data, "ROLLOUTD_SANDBOXD": filepath.Join(programs, "docker"),
+		}, "tasks", "build", dir, "--config", file)
+		require.Contains(t, out, want, errText)
+	}
 }
 
 // The agents of a task file are those of the server.

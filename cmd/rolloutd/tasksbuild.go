@@ -15,6 +15,8 @@ import (
 	hostimages "github.com/rolloutd/rolloutd/internal/daemon/images"
 	"github.com/rolloutd/rolloutd/internal/dockerfile"
 	"github.com/rolloutd/rolloutd/internal/fault"
+	"github.com/rolloutd/rolloutd/internal/image"
+	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/taskset"
 )
 
@@ -110,7 +112,12 @@ func (b *taskImages) buildOne(ctx context.Context, t taskset.Build) error {
 		return err
 	}
 
-	if _, err := store.Find(t.Image); !fault.Is(err, fault.NotFound) {
+	_, err = store.Find(t.Image)
+	if err == nil && b.dockerLacks(ctx, t.Image) {
+		err = fault.New(fault.NotFound, "%s is not in the Docker daemon", t.Image)
+	}
+
+	if !fault.Is(err, fault.NotFound) {
 		return err
 	}
 
@@ -132,6 +139,13 @@ func (b *taskImages) buildOne(ctx context.Context, t taskset.Build) error {
 	b.built++
 
 	return added(b.s.err, i, t.Image)
+}
+
+// dockerLacks reports whether the daemon of the backend docker lacks an image, for instance since users of its containers are
+// mapped: it keeps its own images.
+func (b *taskImages) dockerLacks(ctx context.Context, name string) bool {
+	_, has := b.cfg.Sandbox.Backends[rollout.BackendDocker]
+	return has && image.DockerLacks(ctx, name, dockerEnv(b.cfg.Sandbox.Docker))
 }
 
 // buildImages builds the images of tasks that a server on this machine is to run, with the configuration of this

@@ -32,6 +32,9 @@ type BuildJob struct {
 	// takes the output of the builder
 	Output io.Writer
 
+	// variables of Docker's client, which name its daemon; nil: those of this process
+	DockerEnv []string
+
 	// Own builds where neither BuildKit nor Docker answers; nil: the error says what is missing.
 	Own func(ctx context.Context) (Image, error)
 }
@@ -83,7 +86,7 @@ func (j BuildJob) run(ctx context.Context, archive string) error {
 
 		for _, command := range b.commands {
 			if err := j.exec(ctx, j.Output, command); err != nil {
-				return fault.Wrap(fault.Unavailable, err, "build with %s", b.name)
+				return fault.Wrap(fault.Unavailable, err, "build with %s%s", b.name, j.lacksBuildKit(ctx, b))
 			}
 		}
 
@@ -102,6 +105,28 @@ type builder struct {
 	// a command that succeeds if the builder's daemon answers
 	answers  []string
 	commands [][]string
+
+	// a command that succeeds if the builder is BuildKit
+	buildKit []string
+}
+
+// lacksBuildKit names what a builder without BuildKit cannot read in a Dockerfile; "": it is BuildKit.
+func (j BuildJob) lacksBuildKit(ctx context.Context, b builder) string {
+	if b.buildKit == nil || j.exec(ctx, io.Discard, b.buildKit) == nil {
+		return ""
+	}
+
+	return ", whose client lacks the plugin buildx: without it Docker reads no << and no --mount of a RUN, and no --link or --chmod of a COPY"
+}
+
+// DockerLacks reports whether a daemon of Docker answers, and has no image of that name. env has the variables of Docker's
+// client, which name the daemon; nil: those of this process.
+func DockerLacks(ctx context.Context, name string, env []string) bool {
+	var found strings.Builder
+
+	err := BuildJob{DockerEnv: env}.exec(ctx, &found, []string{"docker", "images", "--quiet", name})
+
+	return err == nil && found.Len() == 0
 }
 
 func builders(j BuildJob, archive string) []builder {
@@ -112,12 +137,12 @@ func builders(j BuildJob, archive string) []builder {
 	}
 
 	return []builder{
-		{"buildctl", []string{"buildctl", "debug", "workers"}, [][]string{slices.Concat([]string{
+		{name: "buildctl", answers: []string{"buildctl", "debug", "workers"}, commands: [][]string{slices.Concat([]string{
 			"buildctl", "build", "--frontend", "dockerfile.v0", "--local", "context=" + j.Folder, "--local",
 			"dockerfile=" + j.Folder, "--opt", "filename=" + j.Dockerfile, "--output",
 			"type=oci,dest=" + archive,
 		}, buildkitArgs)}},
-		{"docker", []string{"docker", "version"}, [][]string{
+		{name: "docker", answers: []string{"docker", "version"}, buildKit: []string{"docker", "buildx", "version"}, commands: [][]string{
 			slices.Concat(
 				[]string{"docker", "build", "--tag", j.Name, "--file", filepath.Join(j.Folder, j.Dockerfile)},
 				dockerArgs, []string{j.Folder},
@@ -130,6 +155,8 @@ func builders(j BuildJob, archive string) []builder {
 func (j BuildJob) exec(ctx context.Context, output io.Writer, command []string) error {
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Stdout, cmd.Stderr = output, output
+
+	cmd.Env = append(os.Environ(), j.DockerEnv...)
 
 	err := cmd.Run()
 	if errors.Is(err, exec.ErrNotFound) {
