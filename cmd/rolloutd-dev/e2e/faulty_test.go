@@ -22,6 +22,9 @@ import (
 const (
 	work = `{tool_calls: [{name: bash, arguments: {command: "echo done > done.txt", description: "Works"}}]}`
 	rest = `{tool_calls: [{name: bash, arguments: {command: "sleep 3600", timeout: 3600000, description: "Sleeps"}}]}`
+
+	// of the tool agent
+	reactWork = `{tool_calls: [{name: terminal, arguments: {command: "echo done > done.txt"}}]}`
 )
 
 // A fault of the endpoint is never graded as a slow policy. Each fault ends the attempt as infra_failed
@@ -37,6 +40,16 @@ func TestOutcomesOfFaultyEndpoints(t *testing.T) {
 	}
 	late := ending{outcome: rollout.AgentTimeout, attempts: 1, reward: 0.5}
 	slow := slowness(t, srv.url)
+
+	// OpenCode takes long to start: one attempt shows what a fault within a stream ends as
+	once := args{"limits": args{"call_s": 4 * slow, "attempts": 1}}
+	lostOnce := func(says string) ending {
+		e := lost(says)
+		e.attempts = 1
+
+		return e
+	}
+	react := args{"agent": rollout.AgentReact, "react": args{"tools": "native"}}
 	soon := args{"agent_timeout_s": 25 * slow, "limits": args{"call_s": 24 * slow, "attempts": 2}}
 	cases := []struct {
 		name string
@@ -52,17 +65,17 @@ func TestOutcomesOfFaultyEndpoints(t *testing.T) {
 		{"hangs until time is up", `[{faults: [{hang: true}]}]`, soon, lost("model endpoint")},
 		{
 			"hangs from the second call",
-			`[` + work + `, {faults: [{hang: true}]}]`,
-			nil,
+			`[` + reactWork + `, {faults: [{hang: true}]}]`,
+			react,
 			lost("context deadline exceeded"),
 		},
 		{
 			"hangs in the middle",
 			`[{text: one two three, faults: [{hang_after: 2}]}]`,
-			nil,
-			lost("context deadline exceeded"),
+			once,
+			lostOnce("context deadline exceeded"),
 		},
-		{"drips", `[{filler: 500, pace: {chunk_delay: 500ms}}]`, nil, lost("context deadline exceeded")},
+		{"drips", `[{filler: 500, pace: {chunk_delay: 500ms}}]`, once, lostOnce("context deadline exceeded")},
 		{"429 for good", `[{faults: [{status: 429, retry_after: 1s, message: slow down}]}]`, nil, lost("slow down")},
 		{
 			"500 from the second call",
@@ -70,20 +83,20 @@ func TestOutcomesOfFaultyEndpoints(t *testing.T) {
 			nil,
 			lost("out of memory"),
 		},
-		{"cut streams", `[{text: one two three, faults: [{cut_after: 2}]}]`, nil, lost("EOF")},
+		{"cut streams", `[{text: one two three, faults: [{cut_after: 2}]}]`, once, lostOnce("EOF")},
 		{
 			"errors within streams",
 			`[` + work + `, {text: one two, faults: [{error_after: 1}]}]`,
-			nil,
-			lost("scripted failure in the stream"),
+			once,
+			lostOnce("scripted failure in the stream"),
 		},
-		{"no finish reason", `[{text: one, faults: [{no_finish: true}]}]`, nil, lost("model endpoint")},
+		{"no finish reason", `[{text: one, faults: [{no_finish: true}]}]`, once, lostOnce("model endpoint")},
 		{"garbage", `[{faults: [{garbage: true}]}]`, nil, lost("model endpoint")},
 		{"another service's JSON", `[{faults: [{not_sse: true}]}]`, nil, lost("model endpoint")},
 		{
 			"is well again in the second attempt",
-			`[` + work + `, {text: Done., faults: [{hang: true}]}]`,
-			args{"base_url": recoveringEndpoint(t)},
+			`[` + reactWork + `, {text: Done.}]`,
+			args{"base_url": recoveringEndpoint(t), "agent": react["agent"], "react": react["react"]},
 			ending{outcome: rollout.Completed, attempts: 2, reward: 0.5},
 		},
 		{
@@ -207,7 +220,7 @@ func (e ending) check(t *testing.T, got rollout.Result) {
 // recoveringEndpoint returns the URL of an endpoint that does not answer its first call and answers all later calls.
 func recoveringEndpoint(t *testing.T) string {
 	t.Helper()
-	well, err := url.Parse(startModel(t, "turns: ["+work+", {text: Done.}]").url)
+	well, err := url.Parse(startModel(t, "turns: ["+reactWork+", {text: Done.}]").url)
 	require.NoError(t, err)
 
 	through := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: well.Scheme, Host: well.Host})
