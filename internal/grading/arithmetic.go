@@ -103,8 +103,8 @@ func guardsOf(expression syntax.Node, text string) []prefix {
 	var all []prefix
 
 	for _, name := range slices.Compact(names) {
-		// one that the expression sets has a number, and may be unset before
-		if !slices.Contains(assigned, name) {
+		// One that the expression sets has a number, and may be unset before. A read of RANDOM changes what the next one gives.
+		if !slices.Contains(assigned, name) && name != "RANDOM" {
 			all = append(all, prefix{int(expression.Pos().Offset()), "${" + name + "//$__harmless/}"})
 		}
 	}

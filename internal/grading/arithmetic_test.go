@@ -47,7 +47,7 @@ func TestArithmeticIsUnchanged(t *testing.T) {
 		"f() { (( $# == 2 && $2 > $1 )); }; f 3 4", "a=(3 4); (( a[1]++, ${#a[@]} == 2 )); echo ${a[1]} $(( ${a[0]} + a[1] ))",
 		"n=08; (( 10#$n == 8 ))", "e=1+2; echo $(( e * 2 )) $((-e))", "for ((i = 0, j = 9; i < j; i += 2, j--)); do echo $i; done", "x=abc; echo $(( ${#x} + $(echo 4) ))",
 		"declare -A m=([k]=2); set -u; (( m[k] += 1 )); echo ${m[k]}", "echo \"$((1 + $(echo $(( 2 * 3 )) ) ))\"", "[[ $(echo ' 3 ') -eq 3 && a < b ]]",
-		"n=4; echo $((n > 3 ? n : 0)) $((n ** 2)) $((~n)) $((n++)) $n", "cat <<E\n$((1 + 2))\nE", "(( 0x1F == 31 )); [[ -3 -lt 0 ]]",
+		"RANDOM=42; echo $((RANDOM % 60)) $((RANDOM % 60))", "n=4; echo $((n > 3 ? n : 0)) $((n ** 2)) $((~n)) $((n++)) $n", "cat <<E\n$((1 + 2))\nE", "(( 0x1F == 31 )); [[ -3 -lt 0 ]]",
 	} {
 		var outputs [2]string
 
