@@ -329,6 +329,7 @@ func TestTemporaryFilesAreHandedOver(t *testing.T) {
 		agent = `cd workdir
 echo 'import sys; open(sys.argv[2].split("=")[-1], "w").write(open(sys.argv[1]).read())' > copy.py
 printf '#!/bin/sh\necho hi\n' > prog; chmod +x prog; ln -s prog link
+echo 'import os, sys; os.makedirs(os.path.dirname(sys.argv[1])); open(sys.argv[1], "w").write("made")' > make.py
 cat > spy.py <<'END'
 import os, sys
 for folder, _, names in os.walk("/tmp"):
@@ -346,6 +347,8 @@ END`
 def run(*argv, **more): return subprocess.run(argv, capture_output=True, text=True, **more).stdout
 with tempfile.TemporaryDirectory() as d, tempfile.NamedTemporaryFile("w") as secret:
     secret.write("secret"); secret.flush()
+    run("python3", "make.py", d + "/new/folder/of/out")
+    assert open(d + "/new/folder/of/out").read() == "made"
     open(d + "/in", "w").write("41\n")
     os.mkdir(d + "/deep", 0o700); os.mkdir(d + "/deep/er", 0o700)
     run("python3", "copy.py", d + "/in", "--out=" + d + "/deep/er/out")

@@ -80,6 +80,11 @@ func handOverPath(at string, hand func(fd int)) {
 		parts := strings.Split(below, "/")
 		for n, part := range parts {
 			next := ownEntry(folder, part)
+			if n > 0 && next < 0 && unix.Faccessat(folder, part, unix.F_OK, unix.AT_SYMLINK_NOFOLLOW) == unix.ENOENT {
+				// the program makes the folders that are missing
+				allow(folder, mayAdd)
+			}
+
 			unix.Close(folder)
 
 			if folder = next; next < 0 {
