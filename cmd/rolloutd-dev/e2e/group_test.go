@@ -27,6 +27,7 @@ func TestGroup(t *testing.T) {
 	group := postGroup(t, srv.url, args{
 		"instruction": "say hello",
 		"endpoint":    "scripted",
+		"agent":       rollout.AgentReact,
 		"task_id":     "hello",
 		"group_id":    "g",
 		"group_size":  2,

@@ -41,7 +41,8 @@ func TestReferenceOfMetrics(t *testing.T) {
 	defer refusing.Close()
 
 	refused := runRollout(t, srv.url, args{
-		"instruction": "say hello", "verify": []string{"true"}, "base_url": refusing.URL + "/v1", "model": "m", "api_key": "k",
+		"instruction": "say hello", "agent": rollout.AgentReact, "verify": []string{"true"},
+		"base_url": refusing.URL + "/v1", "model": "m", "api_key": "k",
 	})
 	require.Equal(t, rollout.InfraFailed, refused.Outcome)
 
