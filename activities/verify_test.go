@@ -54,7 +54,7 @@ func TestVerifierGradesInAFreshSandbox(t *testing.T) {
 		)
 		require.Equal(t, "a file", b.files[wire.VerifierTests+"/sub/want"])
 		require.Equal(t, []string{"bash", "--noprofile", "--norc", "-c"}, p.Argv[:4])
-		require.Regexp(t, `^GLOBIGNORE='-\*'; shopt -u dotglob; __run_here\(\) .*; \. "\$0"$`, p.Argv[4])
+		require.Regexp(t, `^GLOBIGNORE='-\*'; shopt -u dotglob; __runs=.*; __run_here\(\) .*; \. "\$0"$`, p.Argv[4])
 		require.Equal(t, wire.VerifierTests+"/test.sh", p.Argv[5])
 		require.True(t, p.Dispatch)
 		require.Equal(t, rollout.Workdir, p.Dir)
