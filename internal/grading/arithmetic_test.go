@@ -1,6 +1,7 @@
 package grading_test
 
 import (
+	"fmt"
 	"os/exec"
 	"testing"
 	"time"
@@ -21,21 +22,23 @@ func TestArithmeticOfAVerifier(t *testing.T) {
 
 	a.agent(t, "work", cheat{agent: "cd workdir; echo 42 > right; echo 'a[$(" + command + ")]' > wrong; echo 'x\x60" + command + "\x60' > ticks; echo '$(" + command + ")' > key"})
 
+	script := "cd ~/workdir; "
 	for n, test := range []string{
 		"[[ $(cat $f) -eq 42 ]]", `[[ "$(cat $f)" -eq 42 ]]`, "[[ 42 -le `cat $f` ]]", "n=$(< $f); [[ $n -eq 42 ]]", "n=$(< $f); [[ n -eq 42 ]]",
 		"n=$(< $f); (( n == 42 ))", "n=$(< $f); (( $n == 42 ))", "(( $(cat $f) == 42 ))", "n=$(< $f); [ $((n + 1)) = 43 ]", `n=$(< $f); [ "$(( ${n:-0} + 1 ))" = 43 ]`,
 		"declare -A seen; n=$(< $f); (( seen[$n]++ )) || [[ ${seen[42]} -eq 1 ]]", "mapfile -t a < $f; (( a[0] == 42 ))",
 		"f() { [[ $1 -eq 42 ]]; }; f \"$(cat $f)\"", "n=$(< $f); k=0; for ((i = 0; i < n; i++)); do k=$i; done; [ $k = 41 ]", "set -u; n=$(< $f); (( x = n, x == 42 ))",
 	} {
-		v := rollout.Verifier{Script: "cd ~/workdir; for f in wrong ticks key; do (" + test + "); done; test -e $VERIFIER_DIR/mine && exit; f=right; " +
-			test + " && echo 0.5 > $VERIFIER_DIR/reward.txt"}
-		record := a.grade(t, "work", n, style{verifier: v}, time.Minute)
-		require.NotNil(t, record.Reward, "%s: %+v", test, record)
-		require.InDelta(t, 0.5, *record.Reward, 0, "%s: %+v", test, record)
+		script += fmt.Sprintf("for f in wrong ticks key; do (%s); done; test ! -e $VERIFIER_DIR/mine || { echo %d runs it; exit; }; ", test, n) +
+			fmt.Sprintf("f=right; (%s) || { echo %d is false; exit; }\n", test, n)
 	}
 
+	record := a.grade(t, "work", 0, style{verifier: rollout.Verifier{Script: script + "echo 0.5 > $VERIFIER_DIR/reward.txt"}}, time.Minute)
+	require.NotNil(t, record.Reward, "%+v", record)
+	require.InDelta(t, 0.5, *record.Reward, 0, "%+v", record)
+
 	v := commands("run-as-agent true; [[ $(cat wrong) -eq 42 ]] || test ! -e $VERIFIER_DIR/mine", "(( $(cat wrong) )); test ! -e $VERIFIER_DIR/mine")
-	require.InDelta(t, 1, *a.grade(t, "work", 99, style{verifier: v}, time.Minute).Reward, 0)
+	require.InDelta(t, 1, *a.grade(t, "work", 1, style{verifier: v}, time.Minute).Reward, 0)
 }
 
 // Arithmetic of other values is unchanged.
