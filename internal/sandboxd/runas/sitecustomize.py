@@ -102,14 +102,16 @@ class _SafePath:
     """Removes the folder that Python puts first into its search path after it has imported this module: at the first import then."""
 
     before = list(sys.path)
+    removed = False
 
     @classmethod
     def find_spec(cls, name, path=None, target=None):
         # Python before 3.8 sets it together with the folder
         first = _first_folder(sys.argv[0]) if hasattr(sys, "argv") else None
-        if sys.path.count(first) > cls.before.count(first):
+        if not cls.removed and sys.path.count(first) > cls.before.count(first):
             sys.path.remove(first)
-            sys.meta_path.remove(cls)
+            # This stays among the finders: an import goes through their list meanwhile, and would miss the next one.
+            cls.removed = True
 
 
 def _first_folder(program):

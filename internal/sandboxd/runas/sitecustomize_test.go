@@ -38,6 +38,8 @@ func TestHookKeepsWorkOutOfTheSearchPath(t *testing.T) {
 		{"check.py"},
 		{tests + "/check.py"},
 		{tests + "/all"},
+		// a built-in module, whose finder is the first one
+		{"-c", "import sys; __import__(next(m for m in sys.builtin_module_names if m not in sys.modules))"},
 		{"-c", "import sys; sys.path.insert(0, ''); import json; assert not hasattr(json, 'loads')"},
 	} {
 		cmd := exec.CommandContext(t.Context(), "python3", args...)
