@@ -181,11 +181,13 @@ func giveFolders(agent process.Agent, workdir string) error {
 		graded = append(graded, wire.AgentGraded)
 	}
 
-	if err := giveChanged(agent.Account()); err != nil {
+	as, verifier := agent.Account(), agent.VerifierID()
+
+	// the agent's changes elsewhere can be made again with its rights
+	if err := giveTree(as.UID, as.GID, wire.AgentChanged); err != nil {
 		return err
 	}
 
-	as, verifier := agent.Account(), agent.VerifierID()
 	if err := give(as.UID, as.GID, append(graded, wire.AgentHome, workdir, "/run")...); err != nil {
 		return err
 	}
@@ -195,7 +197,12 @@ func giveFolders(agent process.Agent, workdir string) error {
 		return err
 	}
 
-	if err := give(verifier, verifier, wire.VerifierHome, wire.VerifierTests, wire.VerifierLogs); err != nil {
+	if err := give(verifier, verifier, wire.VerifierHome, wire.VerifierLogs); err != nil {
+		return err
+	}
+
+	// an image of the verifier's own may have folders of the tests, into which they are unpacked
+	if err := giveTree(verifier, verifier, wire.VerifierTests); err != nil {
 		return err
 	}
 
@@ -210,15 +217,15 @@ func giveFolders(agent process.Agent, workdir string) error {
 	return give(os.Getuid(), verifier, wire.VerifierRun)
 }
 
-// giveChanged gives the agent's user the folders of the image that it changed elsewhere, with all folders in them, so
-// that its changes can be made again with its rights. Files stay: they are replaced as a whole.
-func giveChanged(as wire.Account) error {
-	err := filepath.WalkDir(wire.AgentChanged, func(path string, entry fs.DirEntry, err error) error {
+// giveTree gives a folder, if it exists, and all folders in it, so that their owner can change what is there. Files stay:
+// they are replaced as a whole.
+func giveTree(uid, gid int, folder string) error {
+	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || !entry.IsDir() {
 			return err
 		}
 
-		return give(as.UID, as.GID, path)
+		return give(uid, gid, path)
 	})
 
 	if errors.Is(err, fs.ErrNotExist) {

@@ -22,7 +22,7 @@ func separateTask() map[string]string {
 		"environment/judge":       "",
 		"environment/golden.txt":  "no\n",
 		"tests/Dockerfile": "FROM scratch\nCOPY golden.txt /opt/golden/golden.txt\nCOPY parts /app/parts\nCOPY judge /usr/bin/judge\nENV LEVEL=2\n" +
-			"COPY golden.txt /tests/made/golden.txt\nWORKDIR /opt/golden\n",
+			"COPY . /tests/\nCOPY golden.txt /tests/made/golden.txt\nWORKDIR /opt/golden\n",
 		"tests/golden.txt":           "42\n",
 		"tests/parts/old":            "1\n",
 		"tests/judge":                "#!/bin/bash\nread a < /app/answer.txt; read b < golden.txt; [ \"$a\" = \"$b\" ]\n",
