@@ -81,13 +81,19 @@ func skip(d fs.DirEntry) error {
 	return nil
 }
 
-// directory adds a Harbor task; any other folder is searched.
+// errTerminalBench refuses a folder in the form that Harbor's tasks had before.
+var errTerminalBench = fault.New(fault.Invalid,
+	"is a task in the form of Terminal-Bench 1 (task.yaml, run-tests.sh): make a Harbor task of it: harbor task migrate -i FOLDER -o NEW",
+)
+
+// directory adds a Harbor task, or one of the form before; any other folder is searched.
 func (f *finder) directory(name string) error {
 	if strings.Count(name, "/") >= maxDepth {
 		return fs.SkipDir
 	}
 
-	if _, err := fs.Stat(f.files, path.Join(name, harborFile)); err != nil {
+	isHarbor := f.has(name, harborFile)
+	if !isHarbor && !(f.has(name, "task.yaml") && f.has(name, "run-tests.sh")) {
 		return nil
 	}
 
@@ -98,6 +104,10 @@ func (f *finder) directory(name string) error {
 	source := filepath.Join(f.folder, filepath.FromSlash(name))
 
 	task, err := fs.Sub(f.files, name)
+	if err == nil && !isHarbor {
+		err = at(source, errTerminalBench)
+	}
+
 	if name == "." {
 		name = filepath.Base(filepath.Clean(f.folder))
 	}
@@ -110,6 +120,12 @@ func (f *finder) directory(name string) error {
 	})
 
 	return fs.SkipDir
+}
+
+// has reports whether a folder has a file.
+func (f *finder) has(folder, file string) bool {
+	_, err := fs.Stat(f.files, path.Join(folder, file))
+	return err == nil
 }
 
 func readYAMLIn(files fs.FS, name, source string) (Task, error) {

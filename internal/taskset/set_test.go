@@ -75,6 +75,23 @@ func TestFolderOfTaskFiles(t *testing.T) {
 	require.Equal(t, 1, i)
 }
 
+// A folder in the form of Terminal-Bench 1 is one task, which is refused with what makes a Harbor task of it.
+func TestTerminalBenchFolder(t *testing.T) {
+	t.Parallel()
+
+	s := open(t, folder(t, map[string]string{
+		"a/task.yaml":           "instruction: x\nparser_name: pytest\n",
+		"a/docker-compose.yaml": "services: {client: {build: .}}\n",
+		"a/run-tests.sh":        "",
+		"b.yaml":                "instruction: y\n",
+	}))
+	require.Equal(t, []string{"a", "b"}, names(s))
+
+	_, err := s.Task(0)
+	require.ErrorContains(t, err, "/a: is a task in the form of Terminal-Bench 1")
+	require.True(t, fault.Is(err, fault.Invalid))
+}
+
 func TestLines(t *testing.T) {
 	t.Parallel()
 	dir := folder(
