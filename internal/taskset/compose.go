@@ -425,7 +425,8 @@ func (c *composeReader) environment(s *harborSettings) {
 	if e.DockerImage == "" {
 		if c.task.Build = c.buildOf(at, m.Build, *s); c.task.Build != nil {
 			e.DockerImage = c.task.Build.Image
-			c.checkWorkdirOf(path.Join(environmentFolder, m.Build.Context), m.Build.Dockerfile, *e)
+			folder, _ := m.Build.folder()
+			c.checkWorkdirOf(folder, c.task.Build.Dockerfile, *e)
 		}
 	}
 

@@ -204,6 +204,26 @@ services:
 	require.Equal(t, builds[2].Image, task.Sandbox["services"].([]rollout.Service)[2].Image)
 }
 
+// The agent's image may be built of the whole folder of the task, as in Harbor's older tasks.
+func TestComposeBuildsTheTaskFolder(t *testing.T) {
+	t.Parallel()
+
+	for _, build := range []string{
+		`{context: "${CONTEXT_DIR}/..", dockerfile: "${CONTEXT_DIR}/Dockerfile"}`, `{context: .., dockerfile: environment/Dockerfile}`,
+	} {
+		dir := folder(t, harborTask(map[string]string{
+			"task.toml":                       "",
+			"environment/Dockerfile":          "FROM x\nCOPY app /app\n",
+			"environment/docker-compose.yaml": "services: {main: {build: " + build + "}}",
+		}))
+		task, err := open(t, dir).Task(0)
+		require.NoError(t, err)
+		require.Equal(t, dir, task.Build.Folder)
+		require.Equal(t, "environment/Dockerfile", task.Build.Dockerfile)
+		require.Equal(t, task.Build.Image, task.Sandbox["image"])
+	}
+}
+
 // Harbor reads docker-compose.yaml alone: another one is a file of the task, such as one that the agent mends.
 func TestComposeFileOfTheTask(t *testing.T) {
 	t.Parallel()
@@ -234,8 +254,8 @@ func TestRefusedCompose(t *testing.T) {
 		"include: [a]": "include: is not supported",
 		"services: {db: {build: {context: ., target: a}}}":                                 "services.db.build.target: is not supported",
 		"services: {db: {build: {context: db, args: [A]}}}":                                "A: must have a value: a task gets no variable of the host",
-		"services: {db: {build: ../x}}":                                                    "services.db.build.context: must be a folder below environment/",
-		"services: {db: {build: /x}}":                                                      "services.db.build.context: must be a folder below environment/",
+		"services: {db: {build: ../../x}}":                                                 "services.db.build.context: must be a folder of the task",
+		"services: {db: {build: /x}}":                                                      "services.db.build.context: must be a folder of the task",
 		"services: {db: {build: {context: db, dockerfile: ../x}}}":                         "services.db.build.dockerfile: must be a file of the context",
 		"services: {db: {build: nothing}}":                                                 "services.db.build: environment/nothing/Dockerfile is missing",
 		"services: {db: {}}":                                                               "sandbox.services[0].image: must be the name of an image",

@@ -61,14 +61,14 @@ func (c *composeReader) buildOf(at string, b *composeBuild, settings harborSetti
 
 	c.refuseRest(at+"build.", b.Rest)
 
-	folder := path.Join(environmentFolder, cmp.Or(b.Context, "."))
-	if path.IsAbs(b.Context) || folder != environmentFolder && !strings.HasPrefix(folder, environmentFolder+"/") {
-		c.refuseField(at+"build.context", "must be a folder below %s/, got %q", environmentFolder, b.Context)
+	folder, ok := b.folder()
+	if !ok {
+		c.refuseField(at+"build.context", "must be a folder of the task, got %q", b.Context)
 		return nil
 	}
 
-	file := path.Clean(cmp.Or(b.Dockerfile, dockerfileName))
-	if path.IsAbs(file) || file == ".." || strings.HasPrefix(file, "../") {
+	file, ok := b.file()
+	if !ok {
 		c.refuseField(at+"build.dockerfile", "must be a file of the context, got %q", b.Dockerfile)
 		return nil
 	}
@@ -82,6 +82,35 @@ func (c *composeReader) buildOf(at string, b *composeBuild, settings harborSetti
 	build.setArgs(b.Args)
 
 	return build
+}
+
+// folder is the build context, below the folder of the task; "." is that itself, of which Harbor's older tasks are built.
+func (b *composeBuild) folder() (string, bool) {
+	return below(harborTaskFolder, fromFolder(harborContext, b.Context))
+}
+
+// file is the path of the Dockerfile below the context.
+func (b *composeBuild) file() (string, bool) {
+	context := fromFolder(harborContext, b.Context)
+	return below(context, fromFolder(context, cmp.Or(b.Dockerfile, dockerfileName)))
+}
+
+// fromFolder is the path to which a name leads from a folder.
+func fromFolder(folder, name string) string {
+	if path.IsAbs(name) {
+		return path.Clean(name)
+	}
+
+	return path.Join(folder, name)
+}
+
+// below is the path of a file or folder from a folder that contains it.
+func below(folder, name string) (string, bool) {
+	if name == folder {
+		return ".", true
+	}
+
+	return strings.CutPrefix(name, folder+"/")
 }
 
 // volumes returns the named volumes. Those without a name belong to one sandbox, as all of its files do.

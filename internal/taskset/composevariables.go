@@ -13,11 +13,17 @@ import (
 // harborMount stands for a folder that Harbor mounts, which a task here has of its own.
 const harborMount = "./.harbor"
 
+// Absolute paths in a compose file: the folder of the task, and environment/ in it.
+const (
+	harborTaskFolder = "/harbor-task"
+	harborContext    = harborTaskFolder + "/" + environmentFolder
+)
+
 // composeVariables are the variables of a task's compose file: those of its environment, and Harbor's own over them.
 func composeVariables(env map[string]string) map[string]string {
 	all := maps.Clone(env)
 	maps.Copy(all, map[string]string{
-		"CONTEXT_DIR":             ".",
+		"CONTEXT_DIR":             harborContext,
 		"MAIN_IMAGE_NAME":         "",
 		"PREBUILT_IMAGE_NAME":     "",
 		"TEST_DIR":                "/tests",
