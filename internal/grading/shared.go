@@ -78,7 +78,7 @@ func ofSubmission(err error) error {
 // stageShared ends the agent's processes and replaces what the agent has left where the tests and their reward go.
 func (g *Grader) stageShared(ctx context.Context, sb *sandbox.Sandbox, v rollout.Verifier) error {
 	if err := clearShared(ctx, sb); err != nil {
-		return blame(err, "make room for the tests in the agent's sandbox")
+		return blame(err, "make room for the tests in the agent's sandbox, as its user, who must be root")
 	}
 
 	files, err := v.TestFiles()

@@ -67,3 +67,16 @@ func TestSharedGradingSeesTheSystem(t *testing.T) {
 		})
 	}
 }
+
+// A user of the image who is not root cannot make room for the tests: the reason says so.
+func TestSharedGradingNeedsRoot(t *testing.T) {
+	t.Parallel()
+
+	if os.Geteuid() != 0 {
+		t.Skip("only a worker that is root gives agents users of an image")
+	}
+
+	record := gradeWork(t, "1500", dataImage(t), "true", rollout.Verifier{Commands: []string{"true"}, Grade: rollout.GradeShared})
+	require.Equal(t, rollout.FailedBySubmission, record.Grading.Status)
+	require.Contains(t, record.Grading.Why, "who must be root")
+}

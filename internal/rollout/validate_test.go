@@ -105,7 +105,13 @@ func TestSpecValidate(t *testing.T) {
 		"artifacts without an image": {
 			func(s *rollout.Spec) { s.Task.Verifier.Artifacts = []string{"/app/a"} }, "verifier.artifacts", "needs verifier.image",
 		},
-		"image and live":     {verifierImage(rollout.Verifier{Grade: rollout.GradeLive}), "verifier.image", "excludes grade: live"},
+		"image and live": {verifierImage(rollout.Verifier{Grade: rollout.GradeLive}), "verifier.image", "excludes grade: live"},
+		"shared for a user": {
+			func(s *rollout.Spec) {
+				s.Task.Verifier.Grade, s.Sandbox.Image, s.Sandbox.User = rollout.GradeShared, "x", "app:root"
+			},
+			"verifier.grade", "needs sandbox.user root",
+		},
 		"image and external": {verifierImage(rollout.Verifier{External: true}), "verifier.image", "a client grades"},
 		"image of a machine": {
 			func(s *rollout.Spec) { s.Task.Verifier.Image, s.Sandbox.Backend = "x", rollout.BackendE2B }, "verifier.image", "e2b",
