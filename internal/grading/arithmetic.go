@@ -2,41 +2,84 @@ package grading
 
 import (
 	"slices"
+	"strings"
 
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// Bash evaluates the values in arithmetic once more, and runs a command in a subscript: [[ $(./prog) -eq 42 ]] and
-// (( n == 42 )) run what work has written that prints or is a[$(command)], as the verifier. So the author's text is
-// changed there: what a command prints loses the characters that can begin a command, and a variable whose value has one of
-// them makes the arithmetic fail.
+// Bash evaluates the values in arithmetic once more: [[ $(./prog) -eq 42 ]] and (( n == 42 )) run what work has written that
+// prints or is a[$(command)], as the verifier, and are true if it is n=42, or the name of a variable of the text. So the
+// author's text is changed there: what a command prints loses the characters that can begin a command, and a variable whose
+// value has one of them makes the arithmetic fail. So does what a command prints that can be a name or an assignment.
 
-// plainValues defines what guards use.
-const plainValues = "__runs='[[$\x60]'; __harmless='[^[$\x60]'; " + `__plain() { printf %s "${*//$__runs/}"; }; `
+// plainValues defines what guards use. Of letters only those of hexadecimal numbers are digits.
+const plainValues = "__runs='[[$\x60]'; __harmless='[^[$\x60]'; __digits='[^[$\x60=_" + lettersOfNames + "]'; " +
+	`__plain() { printf %s "${*//$__runs/}"; }; __number() { set -- "${*//$__runs/}"; [[ ${1//$__digits/} ]] && set -- 9z; printf %s "$1"; }; ` +
+	boundedWords
+
+const lettersOfNames = "ghijklmnopqrstuvwyzGHIJKLMNOPQRSTUVWYZ"
 
 // comparisons are the operators of [[ whose operands are arithmetic.
 var comparisons = []syntax.BinTestOperator{
 	syntax.TsEql, syntax.TsNeq, syntax.TsLeq, syntax.TsGeq, syntax.TsLss, syntax.TsGtr,
 }
 
-// guards returns what is inserted into the arithmetic of a text, in order for one offset.
+// matches are the operators of [[ whose right operand is a pattern.
+var matches = []syntax.BinTestOperator{syntax.TsMatchShort, syntax.TsMatch, syntax.TsNoMatch}
+
+// guards returns what is inserted into a text where it uses values of the work, in order for one offset.
 func guards(file *syntax.File, text string) []prefix {
+	a := arithmetic{outputs: outputsOf(file, text)}
+	integers := integers(file)
+
 	var all []prefix
 
 	syntax.Walk(file, func(n syntax.Node) bool {
 		switch n := n.(type) {
 		case *syntax.ArithmCmd:
-			all = append(all, guardsOf(n.X, text)...)
+			all = append(all, a.guardsOf(n.X)...)
 		case *syntax.ArithmExp:
-			all = append(all, guardsOf(n.X, text)...)
+			all = append(all, a.guardsOf(n.X)...)
 		case *syntax.CStyleLoop:
 			for _, x := range []syntax.ArithmExpr{n.Init, n.Cond, n.Post} {
-				all = append(all, guardsOf(x, text)...)
+				all = append(all, a.guardsOf(x)...)
+			}
+		case *syntax.Assign:
+			if n.Name != nil && n.Value != nil && integers[n.Name.Value] {
+				all = append(all, a.guardsOf(n.Value)...)
 			}
 		case *syntax.BinaryTest:
-			if slices.Contains(comparisons, n.Op) {
-				all = append(all, guardsOf(n.X, text)...)
-				all = append(all, guardsOf(n.Y, text)...)
+			switch {
+			case slices.Contains(comparisons, n.Op):
+				all = append(all, a.guardsOf(n.X)...)
+				all = append(all, a.guardsOf(n.Y)...)
+			case slices.Contains(matches, n.Op):
+				all = append(all, a.quotes(n.Y)...)
+			}
+		case *syntax.CaseItem:
+			for _, pattern := range n.Patterns {
+				all = append(all, a.quotes(pattern)...)
+			}
+		case *syntax.CallExpr:
+			all = append(all, guardOfTest(n)...)
+		}
+
+		return true
+	})
+
+	return all
+}
+
+// integers returns the variables of a text whose values bash evaluates when they are set: declare -i.
+func integers(file *syntax.File) map[string]bool {
+	all := map[string]bool{}
+
+	syntax.Walk(file, func(n syntax.Node) bool {
+		if declaration, ok := n.(*syntax.DeclClause); ok && slices.ContainsFunc(declaration.Args, isIntegerOption) {
+			for _, arg := range declaration.Args {
+				if arg.Name != nil {
+					all[arg.Name.Value] = true
+				}
 			}
 		}
 
@@ -46,49 +89,100 @@ func guards(file *syntax.File, text string) []prefix {
 	return all
 }
 
+func isIntegerOption(arg *syntax.Assign) bool {
+	return arg.Naked && arg.Value != nil && strings.HasPrefix(arg.Value.Lit(), "-") && strings.Contains(arg.Value.Lit(), "i")
+}
+
+// arithmetic has what guards of the expressions of one text depend on.
+type arithmetic struct {
+	outputs
+
+	// it is a subscript, in which a guard may add nothing: a bare word may be a key
+	subscript bool
+}
+
 // guardsOf returns what is inserted into one expression: guards of its variables before it, then those of what commands and
 // operations on variables give.
-func guardsOf(expression syntax.Node, text string) []prefix {
+func (a arithmetic) guardsOf(expression syntax.Node) []prefix {
 	if expression == nil || !expression.Pos().IsValid() {
 		return nil
 	}
 
-	var (
-		values   []prefix
-		names    []string
-		assigned []string
-	)
+	var used variables
+
+	values := a.collect(expression, &used)
+	all := make([]prefix, 0, len(used.read)+len(values))
+
+	slices.Sort(used.read)
+
+	for _, name := range slices.Compact(used.read) {
+		all = append(all, prefix{int(expression.Pos().Offset()), a.guardOf(name)})
+	}
+
+	return append(all, values...)
+}
+
+// guardOf is a text that makes arithmetic fail which it precedes if the variable has a value that may not be evaluated.
+func (a arithmetic) guardOf(name string) string {
+	if bare, _, _ := strings.Cut(name, "["); a.subscript || !a.names[bare] {
+		return "${" + name + "//$__harmless/}"
+	}
+
+	return "${" + name + ":+9${" + name + "//$__digits/},}"
+}
+
+// variables are those of an expression.
+type variables struct {
+	// set by it
+	assigned []string
+
+	// read before
+	read []string
+}
+
+// add adds a variable that is read. One that the expression has set has a number, and may be unset before. A read of RANDOM
+// changes what the next one gives.
+func (v *variables) add(name string) {
+	if name != "RANDOM" && !slices.Contains(v.assigned, name) {
+		v.read = append(v.read, name)
+	}
+}
+
+// collect adds the variables of an expression, and returns the guards of what commands and operations on variables give.
+func (a arithmetic) collect(expression syntax.Node, used *variables) []prefix {
+	var values []prefix
 
 	syntax.Walk(expression, func(n syntax.Node) bool {
 		switch n := n.(type) {
 		case *syntax.BinaryArithm:
 			if name, ok := n.X.(*syntax.Word); ok && n.Op == syntax.Assgn && name.Lit() != "" {
-				assigned = append(assigned, name.Lit())
-				values = append(values, guardsOf(n.Y, text)...)
+				values = append(values, a.collect(n.Y, used)...)
+				used.assigned = append(used.assigned, name.Lit())
 
 				return false
 			}
 		case *syntax.Lit:
 			if syntax.ValidName(n.Value) {
-				names = append(names, n.Value)
+				used.add(n.Value)
 			}
 		case *syntax.ParamExp:
 			offset := int(n.Pos().Offset())
 
 			switch {
-			case text[offset] != '$':
-				names = append(names, n.Param.Value+"[*]")
-				values = append(values, guardsOfKeys(n.Index, text)...)
+			case a.text[offset] != '$':
+				used.add(n.Param.Value + "[*]")
+
+				values = append(values, a.guardsOfKeys(n.Index)...)
 			case n.Length || n.Width || slices.Contains([]string{"?", "#", "$", "!", "-"}, n.Param.Value):
 			case n.Excl || n.Index != nil || n.Slice != nil || n.Repl != nil || n.Exp != nil:
-				values = append(values, guardsOfValue(n)...)
+				values = append(values, guardsOfValue(n, "__plain")...)
 			default:
-				names = append(names, n.Param.Value)
+				used.add(n.Param.Value)
 			}
 
 			return false
 		case *syntax.CmdSubst:
-			values = append(values, guardsOfValue(n)...)
+			values = append(values, guardsOfValue(n, a.ofCommand(n))...)
 			return false
 		case *syntax.ArithmExp:
 			// a number, with guards of its own
@@ -98,31 +192,31 @@ func guardsOf(expression syntax.Node, text string) []prefix {
 		return true
 	})
 
-	slices.Sort(names)
-
-	var all []prefix
-
-	for _, name := range slices.Compact(names) {
-		// One that the expression sets has a number, and may be unset before. A read of RANDOM changes what the next one gives.
-		if !slices.Contains(assigned, name) && name != "RANDOM" {
-			all = append(all, prefix{int(expression.Pos().Offset()), "${" + name + "//$__harmless/}"})
-		}
-	}
-
-	return append(all, values...)
+	return values
 }
 
-// guardsOfKeys are those of a subscript, in which a bare word may be a key.
-func guardsOfKeys(index syntax.ArithmExpr, text string) []prefix {
+// ofCommand is the function that guards what a command prints.
+func (a arithmetic) ofCommand(n *syntax.CmdSubst) string {
+	if a.subscript || a.isAuthors(n) {
+		return "__plain"
+	}
+
+	return "__number"
+}
+
+// guardsOfKeys are those of a subscript.
+func (a arithmetic) guardsOfKeys(index syntax.ArithmExpr) []prefix {
 	word, ok := index.(*syntax.Word)
 	if !ok || word.Lit() != "" {
 		return nil
 	}
 
-	return guardsOf(word, text)
+	a.subscript = true
+
+	return a.guardsOf(word)
 }
 
 // guardsOfValue let nothing pass that can begin a command.
-func guardsOfValue(n syntax.Node) []prefix {
-	return []prefix{{int(n.Pos().Offset()), `$(__plain "`}, {int(n.End().Offset()), `")`}}
+func guardsOfValue(n syntax.Node, function string) []prefix {
+	return []prefix{{int(n.Pos().Offset()), "$(" + function + ` "`}, {int(n.End().Offset()), `")`}}
 }

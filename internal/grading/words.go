@@ -1,0 +1,191 @@
+package grading
+
+import (
+	"fmt"
+	"slices"
+
+	"mvdan.cc/sh/v3/syntax"
+
+	"github.com/rolloutd/rolloutd/internal/sandboxd/runas"
+)
+
+// What work prints can be more than a value where the author's text has no quotes: [ $(./prog) = Hello ] is true for
+// 1 = 1 -o 1, and [[ Hello == $(./prog) ]] for *. So the author's text is changed there: such a call of test may have no more
+// words than the author wrote, and what a command prints is no pattern.
+
+// boundedWords defines what guards of test use. The error is bash's own for too many words.
+const boundedWords = `__words() { local __n=$1; shift; (($# <= __n)) && { "$@"; return; }; echo "$1: too many arguments" >&2; return 2; }; `
+
+// guardOfTest returns what is inserted before a call of test or [ in which an expansion without quotes may add words.
+func guardOfTest(call *syntax.CallExpr) []prefix {
+	if len(call.Args) == 0 || !slices.Contains([]string{"test", "["}, call.Args[0].Lit()) {
+		return nil
+	}
+
+	splits := false
+
+	for _, word := range call.Args[1:] {
+		// "$@" is as many words as the caller wrote
+		if hasList(word) {
+			return nil
+		}
+
+		splits = splits || slices.ContainsFunc(word.Parts, isValue)
+	}
+
+	if !splits {
+		return nil
+	}
+
+	return []prefix{{int(call.Args[0].Pos().Offset()), fmt.Sprintf("__words %d ", len(call.Args))}}
+}
+
+// hasList reports whether a word has an expansion of all parameters, or of all elements of an array.
+func hasList(word *syntax.Word) bool {
+	found := false
+
+	syntax.Walk(word, func(n syntax.Node) bool {
+		if p, ok := n.(*syntax.ParamExp); ok && !p.Length {
+			index, _ := p.Index.(*syntax.Word)
+			found = found || isAll(p.Param.Value) || index != nil && isAll(index.Lit())
+		}
+
+		return !found
+	})
+
+	return found
+}
+
+func isAll(name string) bool { return name == "@" || name == "*" }
+
+// isValue reports whether a part of a word is what a command prints, or the value of a variable.
+func isValue(part syntax.WordPart) bool {
+	switch part.(type) {
+	case *syntax.CmdSubst, *syntax.ParamExp:
+		return true
+	default:
+		return false
+	}
+}
+
+// outputs tell which values of a text may be what a command has printed.
+type outputs struct {
+	text string
+
+	// variables that the text sets so
+	names map[string]bool
+}
+
+// outputsOf finds the variables of a text.
+func outputsOf(file *syntax.File, text string) outputs {
+	o := outputs{text: text, names: map[string]bool{"REPLY": true, "MAPFILE": true}}
+
+	// a variable may be set from one that the text sets further below
+	for before := 0; before < len(o.names); {
+		before = len(o.names)
+
+		syntax.Walk(file, func(n syntax.Node) bool {
+			switch n := n.(type) {
+			case *syntax.Assign:
+				if n.Name != nil && (n.Value != nil && o.has(n.Value) || n.Array != nil && o.has(n.Array)) {
+					o.names[n.Name.Value] = true
+				}
+			case *syntax.WordIter:
+				if slices.ContainsFunc(n.Items, func(w *syntax.Word) bool { return o.has(w) }) {
+					o.names[n.Name.Value] = true
+				}
+			case *syntax.CallExpr:
+				o.addRead(n.Args)
+			}
+
+			return true
+		})
+	}
+
+	return o
+}
+
+// addRead adds the variables that a builtin reads.
+func (o outputs) addRead(words []*syntax.Word) {
+	if len(words) == 0 || !slices.Contains([]string{"read", "mapfile", "readarray"}, words[0].Lit()) {
+		return
+	}
+
+	for _, word := range words[1:] {
+		if syntax.ValidName(word.Lit()) {
+			o.names[word.Lit()] = true
+		}
+	}
+}
+
+// has reports whether a part of a text has what a command prints, or a variable with it. Arithmetic gives a number.
+func (o outputs) has(part syntax.Node) bool {
+	found := false
+
+	syntax.Walk(part, func(n syntax.Node) bool {
+		switch n := n.(type) {
+		case *syntax.ArithmExp:
+			return false
+		case *syntax.CmdSubst:
+			found = found || !o.isAuthors(n)
+			return false
+		case *syntax.ParamExp:
+			found = found || !n.Length && o.names[n.Param.Value]
+		}
+
+		return !found
+	})
+
+	return found
+}
+
+// isAuthors reports whether a command prints only what the author wrote: words of the text, or files of the verifier's.
+func (o outputs) isAuthors(n *syntax.CmdSubst) bool {
+	if len(n.Stmts) != 1 {
+		return false
+	}
+
+	s := n.Stmts[0]
+
+	call, ok := s.Cmd.(*syntax.CallExpr)
+	if s.Cmd != nil && !ok {
+		return false
+	}
+
+	if call == nil || len(call.Args) == 0 {
+		return len(s.Redirs) == 1 && s.Redirs[0].Op == syntax.RdrIn && o.isVerifiers(s.Redirs[0].Word)
+	}
+
+	args := call.Args[1:]
+
+	switch call.Args[0].Lit() {
+	case "echo", "printf":
+		return !slices.ContainsFunc(args, func(w *syntax.Word) bool { return o.has(w) })
+	case "cat":
+		return len(args) > 0 && !slices.ContainsFunc(args, func(w *syntax.Word) bool { return !o.isVerifiers(w) })
+	default:
+		return false
+	}
+}
+
+func (o outputs) isVerifiers(file *syntax.Word) bool {
+	return runas.MentionsVerifier(textOf(file, o.text))
+}
+
+// quotes returns quotes around the parts of a pattern that a command has printed.
+func (o outputs) quotes(pattern syntax.Node) []prefix {
+	word, ok := pattern.(*syntax.Word)
+	if !ok {
+		return nil
+	}
+
+	var all []prefix
+
+	for _, part := range word.Parts {
+		if isValue(part) && o.has(part) {
+			all = append(all, prefix{int(part.Pos().Offset()), `"`}, prefix{int(part.End().Offset()), `"`})
+		}
+	}
+
+	return all
+}
