@@ -346,17 +346,66 @@ func TestGitOfAVerifier(t *testing.T) {
 
 	a := newAttacked(t)
 
-	const runs = `printf '#!/bin/sh\necho 1 > /verifier/logs/ran\n' > ~/workdir/run; chmod +x ~/workdir/run; `
+	const (
+		command = "sh -c 'echo 1 > /verifier/logs/ran'"
+		runs    = `printf '#!/bin/sh\necho 1 > /verifier/logs/ran\n' > ~/workdir/run; chmod +x ~/workdir/run; `
+		patch   = "--- a/hello.py\n+++ b/hello.py\n@@ -1 +1 @@\n-old\n+new\n"
+	)
+
 	for name, does := range map[string]string{
+		"nothing":   "true",
 		"fsmonitor": "git config core.fsmonitor ~/workdir/run",
 		"hooks":     "mkdir .hooks; for h in post-index-change post-checkout; do cp run .hooks/$h; done; git config core.hooksPath .hooks",
+		"filter":    `echo '* filter=f' > .gitattributes; git config filter.f.clean "` + command + `; cat"`,
+		"diff":      `git config diff.external "` + command + `"`,
+		"textconv":  `echo '* diff=d' > .gitattributes; git config diff.d.textconv "` + command + `"`,
 	} {
-		a.agent(t, name, cheat{agent: runs + "cd workdir; git init -q; git add hello.py; " + does + "; touch hello.py"})
+		a.agent(t, name, cheat{agent: runs + "cd workdir; git init -q; echo old > hello.py; git add hello.py; " + does + "; touch hello.py"})
 
-		v := rollout.Verifier{Script: `cd ~/workdir; git status && git checkout -q -- hello.py || exit
+		v := rollout.Verifier{Files: map[string]string{"new.patch": patch, "want": "new\n"}, Script: `cd ~/workdir; git status && git checkout -q -- hello.py || exit
+git apply $TESTS_DIR/new.patch; git diff --no-index $TESTS_DIR/want hello.py; (cd $TESTS_DIR; git --git-dir=$HOME/workdir/.git diff)
+run-as-agent true; test "$(cat hello.py)" = new || exit
 test -e $VERIFIER_DIR/ran; echo 0.$? > $VERIFIER_DIR/reward.txt`}
 		record := a.grade(t, name, 0, style{verifier: v}, 5*time.Minute)
 		require.NotNil(t, record.Reward, "%s: %+v", name, record)
 		require.InDelta(t, 0.1, *record.Reward, 0, "%s: %+v", name, record)
 	}
+}
+
+// A program of the work for awk or sed runs with the work, and reads what the verifier gives it.
+func TestProgramsOfTheWorkForTools(t *testing.T) {
+	t.Parallel()
+
+	a := newAttacked(t)
+	if !a.separate {
+		t.Skip("an ordinary user's verifier has the agent's user")
+	}
+
+	const check = `import subprocess
+def out(*args): return subprocess.run(args, capture_output=True, text=True).stdout
+assert out("awk", "-f", "double.awk", "/verifier/tests/in") == out("sed", "-nf", "double.sed", "/verifier/tests/in") == "42\n"
+`
+
+	tests := []string{
+		`test "$(awk -f double.awk $TESTS_DIR/in)" = 42 && test "$(cat $TESTS_DIR/in | awk -f double.awk)" = 42`,
+		`test "$(sed -n -f double.sed $TESTS_DIR/in)" = 42 && test "$(sed -n -f /dev/stdin in < double.sed)" = 42`,
+		`test "$(awk '{print 2 * $1}' in)" = 42 && test "$(sed s/21/42/ $TESTS_DIR/in in | sort -u)" = 42 && awk -f $TESTS_DIR/is.awk in`,
+		"python3 $TESTS_DIR/check.py",
+	}
+	files := map[string]string{"in": "21\n", "check.py": check, "is.awk": "{exit $1 != 21}"}
+
+	a.agent(t, "honest", cheat{agent: "cd workdir; echo 21 > in; echo '{print 2 * $1}' > double.awk; echo s/21/42/p > double.sed"})
+	record := a.grade(t, "honest", 0, style{verifier: rollout.Verifier{Commands: tests, Files: files}}, time.Minute)
+	require.InDelta(t, 1, *record.Reward, 0, "%+v", record)
+
+	a.agent(t, "cheat", cheat{
+		agent: `cd workdir; echo 21 > in; echo 'BEGIN {system("touch /verifier/logs/mine")}' | tee is.awk > double.awk; printf '1e touch /verifier/logs/mine\nw /verifier/logs/mine\n' > double.sed`,
+	})
+
+	for n, test := range tests {
+		tests[n] = "(" + test + "); test ! -e $VERIFIER_DIR/mine"
+	}
+
+	record = a.grade(t, "cheat", 0, style{verifier: rollout.Verifier{Commands: tests, Files: files}}, time.Minute)
+	require.InDelta(t, 1, *record.Reward, 0, "%+v", record)
 }

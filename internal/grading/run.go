@@ -48,7 +48,7 @@ const (
 //
 // Of what a repository may set in git's configuration, these variables override the entries that make
 // reading commands run a program, and the check of the owner, which is the agent's user. The verifier's own
-// HOME has no settings of the agent.
+// HOME has no settings of the agent. Its R reads none of the current folder.
 func asVerifier(args ...string) wire.Process {
 	p := sandbox.BashCommand(args...)
 	p.User, p.Dispatch = wire.VerifierUser, true
@@ -58,6 +58,7 @@ func asVerifier(args ...string) wire.Process {
 		"GIT_CONFIG_COUNT": "3", "GIT_CONFIG_KEY_0": "safe.directory", "GIT_CONFIG_VALUE_0": "*",
 		"GIT_CONFIG_KEY_1": "core.fsmonitor", "GIT_CONFIG_VALUE_1": "false",
 		"GIT_CONFIG_KEY_2": "core.hooksPath", "GIT_CONFIG_VALUE_2": "/dev/null",
+		"R_PROFILE_USER": wire.VerifierHome + "/.Rprofile", "R_ENVIRON_USER": wire.VerifierHome + "/.Renviron",
 	})
 
 	return p

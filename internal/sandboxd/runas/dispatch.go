@@ -49,7 +49,14 @@ func Dispatch(argv []string) int {
 
 	here := surroundingsOf(os.Getenv)
 	if here.belongsToWork(argv) {
-		return Main(here.forWork(argv))
+		return Main(here.withInput(here.forWork(argv)))
+	}
+
+	if here.readsRepositoryOfWork(argv, os.Environ()) {
+		if err := refuseChildren(); err != nil {
+			fmt.Fprintf(os.Stderr, "%s: keep it from starting programs: %v\n", argv[0], err)
+			return notStarted
+		}
 	}
 
 	return execute(here.prepare(argv, os.Environ()))
@@ -161,6 +168,8 @@ func (s surroundings) belongsToWork(argv []string) bool {
 	switch {
 	case slices.Contains(tools, name) || slices.Contains(wrappers, name):
 		return false
+	case scripted[name] != nil:
+		return slices.ContainsFunc(scriptsOf(name, args), s.isScriptOfWork)
 	case slices.Contains(fileTools, name):
 		return !s.changesOwnImage(args) && !slices.ContainsFunc(args, func(arg string) bool { return s.placeOf(arg) == ofVerifier })
 	case name == "git" && slices.Equal(args[:min(len(args), 1)], []string{"apply"}) && s.placeOf(s.dir) == ofVerifier:
@@ -192,6 +201,16 @@ func (s surroundings) belongsToWork(argv []string) bool {
 		slices.ContainsFunc(args, func(arg string) bool { return s.placeOf(arg) == ofWork })
 }
 
+// isScriptOfWork reports whether a file with a program, which may be the standard input, is the work's. gawk looks for the
+// name in the current folder, too, and adds a suffix.
+func (s surroundings) isScriptOfWork(file string) bool {
+	if file == "-" || file == "/dev/stdin" {
+		file = s.stdin
+	}
+
+	return s.placeOf(file) == ofWork && (exists(s.resolve(file)) || exists(s.resolve(file+".awk")))
+}
+
 // changesOwnImage reports whether the last argument, which is what a tool makes or changes, is in an image of the verifier's
 // own, and not in a folder of the work.
 func (s surroundings) changesOwnImage(args []string) bool {
@@ -217,6 +236,27 @@ func (s surroundings) forWork(argv []string) []string {
 	}
 
 	return argv
+}
+
+// withInput gives a tool with a program of the work the verifier's file that it reads, its last argument, as the standard
+// input. The work cannot open it.
+func (s surroundings) withInput(argv []string) []string {
+	last := len(argv) - 1
+	if scripted[filepath.Base(argv[0])] == nil || s.placeOf(argv[last]) != ofVerifier {
+		return argv
+	}
+
+	fd, err := unix.Open(argv[last], unix.O_RDONLY, 0)
+	if err == nil {
+		err = unix.Dup3(fd, 0, 0)
+	}
+
+	if err != nil {
+		// the tool says so
+		return argv
+	}
+
+	return argv[:last]
 }
 
 // isOfWork reports whether inline code in a test script belongs to the work: a file of the work that is the

@@ -1,6 +1,7 @@
 package runas
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -8,10 +9,10 @@ import (
 // tools only read and compare what they are given. They run beside the verifier. Every program that is in
 // none of these lists runs with the work.
 var tools = []string{
-	"[", "awk", "b2sum", "base32", "base64", "basename", "bc", "cat", "cksum", "cmp", "comm", "cut", "date",
-	"diff", "dirname", "echo", "egrep", "expand", "expr", "false", "fgrep", "file", "fmt", "fold", "gawk",
-	"grep", "head", "hexdump", "join", "jq", "kill", "ls", "mawk", "md5sum", "mktemp", "nl", "numfmt", "od",
-	"paste", "printf", "readlink", "realpath", "rev", "sed", "seq", "sha1sum", "sha224sum", "sha256sum",
+	"[", "b2sum", "base32", "base64", "basename", "bc", "cat", "cksum", "cmp", "comm", "cut", "date",
+	"diff", "dirname", "echo", "egrep", "expand", "expr", "false", "fgrep", "file", "fmt", "fold",
+	"grep", "head", "hexdump", "join", "jq", "kill", "ls", "md5sum", "mktemp", "nl", "numfmt", "od",
+	"paste", "printf", "readlink", "realpath", "rev", "seq", "sha1sum", "sha224sum", "sha256sum",
 	"sha384sum", "sha512sum", "shuf", "sleep", "sort", "stat", "strings", "sum", "tac", "tail", "test", "tr",
 	"true", "uname", "uniq", "wc", "xxd", "yes",
 }
@@ -19,6 +20,36 @@ var tools = []string{
 // IsTool reports whether a program of that name runs beside the verifier whatever its arguments are.
 func IsTool(name string) bool {
 	return slices.Contains(tools, name)
+}
+
+// scripted are tools that may be given a file with a program, which can write files and start others, by one of these
+// options. What follows an option in the same argument is its value.
+var scripted = map[string]*regexp.Regexp{
+	"awk":  awkScript,
+	"gawk": awkScript,
+	"mawk": awkScript,
+	"sed":  regexp.MustCompile(`^(?:-[nErsuz]*f|--file(?:=|$))(.*)$`),
+}
+
+var awkScript = regexp.MustCompile(`^(?:-[fEi]|--(?:file|exec|include)(?:=|$))(.*)$`)
+
+// scriptsOf returns the files with programs that a tool is given.
+func scriptsOf(name string, args []string) []string {
+	var files []string
+
+	for i, arg := range args {
+		found := scripted[name].FindStringSubmatch(arg)
+
+		switch {
+		case found == nil:
+		case found[1] != "":
+			files = append(files, found[1])
+		case i+1 < len(args):
+			files = append(files, args[i+1])
+		}
+	}
+
+	return files
 }
 
 // wrappers start another program, which is dispatched in turn.
