@@ -20,7 +20,7 @@ func TestCommandArgs(t *testing.T) {
 		"./prog < in | diff - <(cat out)":                "@./prog < in | diff - <(cat out)",
 		"X=1 ./prog && ! grep -q x f":                    "X=1 @./prog && ! grep -q x f",
 		"for i in 1 2; do bash f.sh $i || exit 1; done":  "for i in 1 2; do @bash f.sh $i || exit 1; done",
-		"out=`python3 x.py`; [ $out = 1 ]":               "out=`@python3 x.py`; [ $out = 1 ]",
+		"out=`python3 x.py`; [ $out = 1 ]":               "out=`@python3 x.py`; __words 5 [ $out = 1 ]",
 		"f() { ./a; }; f; $CMD x":                        "f() { @./a; }; f; __run_here $CMD x",
 		". lib.sh; fail || X=1 ./a | sort":               ". lib.sh; __run_here fail || X=1 __run_here ./a | sort",
 		"/usr/bin/env python3 x.py":                      "@/usr/bin/env python3 x.py",
@@ -72,10 +72,8 @@ func TestAFailedTestShowsItsExpansion(t *testing.T) {
 		"[ a = $'\\e[2J' ]":               "[ a = $'\\E[2J' ] exited with 1\n",
 	} {
 		plain := exec.CommandContext(t.Context(), "bash", "--noprofile", "--norc", "-c", command)
-		cmd := exec.CommandContext(
-			t.Context(),
-			"bash",
-			append([]string{"--noprofile", "--norc"}, grading.CommandArgs(command)...)...)
+		args := grading.CommandArgs(command)
+		cmd := exec.CommandContext(t.Context(), "bash", "--noprofile", "--norc", args[0], grading.PlainValues+args[1])
 
 		var stderr strings.Builder
 
@@ -88,8 +86,9 @@ func TestAFailedTestShowsItsExpansion(t *testing.T) {
 	}
 }
 
-// guarded finds guards of variables in arithmetic.
-var guarded = regexp.MustCompile(`\$\{[A-Za-z0-9_@*]+(\[\*\])?//\$__harmless/\}`)
+// guarded finds guards of variables in arithmetic, of tests and, with those of the text, of patterns.
+var guarded = regexp.MustCompile(`\$\{[A-Za-z0-9_@*]+(\[\*\])?//\$__harmless/\}|` +
+	`\$\{[A-Za-z0-9_@*]+(\[\*\])?:\+9\$\{[A-Za-z0-9_@*]+(\[\*\])?//\$__digits/\},\}|__words [0-9]+ |"`)
 
 // For any command, the rewritten command is the original with inserted prefixes.
 func FuzzCommandArgs(f *testing.F) {
@@ -101,7 +100,7 @@ func FuzzCommandArgs(f *testing.F) {
 		args := grading.CommandArgs(command)
 
 		_, got, ok := strings.Cut(args[1], "esac; }; ")
-		if !ok || strings.Contains(got, "__plain") || strings.Contains(command, "run-here") || strings.Contains(command, "ROLLOUTD") ||
+		if !ok || strings.Contains(got, "__plain") || strings.Contains(got, "__number") || strings.Contains(command, "__words") || strings.Contains(command, "run-here") || strings.Contains(command, "ROLLOUTD") ||
 			strings.Contains(command, "__run_here") ||
 			strings.Contains(command, "/home/user") || strings.Contains(command, "__harmless") {
 			return
@@ -113,6 +112,6 @@ func FuzzCommandArgs(f *testing.F) {
 			got = strings.ReplaceAll(got, p, "")
 		}
 
-		require.Equal(t, command, got)
+		require.Equal(t, strings.ReplaceAll(command, `"`, ""), got)
 	})
 }

@@ -25,6 +25,9 @@ func Brings(v rollout.Verifier) bool {
 // NamesOnlyTests exports namesOnlyTests.
 func NamesOnlyTests(script string) bool { return namesOnlyTests(script) }
 
+// PlainValues exports plainValues.
+const PlainValues = plainValues
+
 // Inserted exports a text with guards of its arithmetic, and what they use.
 func Inserted(text string) string {
 	file, err := parsed(text)

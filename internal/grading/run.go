@@ -157,7 +157,7 @@ func (g *Grader) runScript(
 
 	st, err := sandbox.RunCommand(ctx, sb, scriptProcess, job.script(), b)
 	if err != nil {
-		return blameBounds(err, "start the test script")
+		return job.blameStart(err)
 	}
 
 	if err := g.saveScriptOutput(ctx, sb, st, job.Target, record); err != nil {

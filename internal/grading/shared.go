@@ -143,6 +143,16 @@ func (j Job) script() wire.Process {
 	return asScript()
 }
 
+// blameStart blames the work for a test script that did not start: in shared mode the agent may have removed bash.
+func (j Job) blameStart(err error) error {
+	const what = "start the test script"
+	if j.Verifier.Shared() {
+		return blame(err, what)
+	}
+
+	return blameBounds(err, what)
+}
+
 // command is the process that runs a verify command.
 func (j Job) command(text string) wire.Process {
 	if j.Verifier.Shared() {

@@ -26,8 +26,11 @@ func TestSharedGradingSeesTheSystem(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
 		verifier rollout.Verifier
-		reward   float64
-		status   rollout.GradingStatus
+
+		// further work
+		work   string
+		reward float64
+		status rollout.GradingStatus
 	}{
 		{
 			name: "script",
@@ -49,6 +52,18 @@ func TestSharedGradingSeesTheSystem(t *testing.T) {
 			status:   rollout.FailedBySubmission,
 		},
 		{
+			name:     "no shell",
+			verifier: rollout.Verifier{Script: `echo 1 > /logs/verifier/reward.txt`},
+			work:     "rm -f /bin/bash /usr/bin/bash",
+			status:   rollout.FailedBySubmission,
+		},
+		{
+			name:     "no loader",
+			verifier: rollout.Verifier{Commands: []string{"true"}},
+			work:     "rm -rf /lib64 /usr/lib64 /lib /usr/lib",
+			status:   rollout.FailedBySubmission,
+		},
+		{
 			name:     "a reward that is none",
 			verifier: rollout.Verifier{Script: `echo nan > /logs/verifier/reward.txt`},
 			status:   rollout.FailedBySubmission,
@@ -58,7 +73,7 @@ func TestSharedGradingSeesTheSystem(t *testing.T) {
 			t.Parallel()
 
 			tc.verifier.Grade = rollout.GradeShared
-			record := gradeWork(t, rollout.UserRoot, dataImage(t), work, tc.verifier)
+			record := gradeWork(t, rollout.UserRoot, dataImage(t), work+"\n"+tc.work, tc.verifier)
 			require.Equal(t, tc.status, record.Grading.Status, record.Grading.Why+record.Stderr)
 			require.NotNil(t, record.Reward)
 			require.InDelta(t, tc.reward, *record.Reward, 0, record.Stderr)
