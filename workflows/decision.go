@@ -72,13 +72,10 @@ func decide(f finding) decision {
 		return infra(f, fault.KindOf(f.lost), "collect: "+f.lost.Error())
 	}
 
-	out := decision{outcome: f.agent.Outcome, text: f.agent.Error}
+	out := decision{outcome: f.agent.Outcome, text: f.agent.Error, next: f.next}
 	if out.outcome == rollout.AgentFailed {
 		out.kind = fault.AgentFailed
 	}
-
-	// without a budget each further step would end like this one
-	out.next = f.next && out.outcome != rollout.BudgetExhausted
 
 	return out
 }

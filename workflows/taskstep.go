@@ -1,6 +1,8 @@
 package workflows
 
 import (
+	"go.temporal.io/sdk/workflow"
+
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
@@ -33,10 +35,20 @@ func (r *run) nextFollows(a *attempt) bool {
 
 	s := r.spec.Task.Steps[a.step]
 	if a.grade == nil {
-		return len(s.MinReward) == 0
+		return len(s.MinReward) == 0 && !r.endsWithoutBudget(a)
 	}
 
-	return s.Met(a.grade.Reward, a.grade.Rewards)
+	return s.Met(a.grade.Reward, a.grade.Rewards) && !r.endsWithoutBudget(a)
+}
+
+// endsWithoutBudget reports whether no step follows one whose budget is spent. So it was in runs of an earlier build, where an
+// agent that spent it had the reward of the steps so far alone.
+func (r *run) endsWithoutBudget(a *attempt) bool {
+	if a.agent == nil || a.agent.Outcome != rollout.BudgetExhausted {
+		return false
+	}
+
+	return workflow.GetVersion(r.ctx, "next-step-without-budget", workflow.DefaultVersion, 1) == workflow.DefaultVersion
 }
 
 // stepResult is how the attempt's step ended.

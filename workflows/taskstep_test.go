@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/workflow"
 
 	"github.com/rolloutd/rolloutd/activities"
 	"github.com/rolloutd/rolloutd/internal/fault"
@@ -89,6 +90,10 @@ func TestSteps(t *testing.T) {
 	require.Equal(t, "three", head.Attempts[2].Step)
 }
 
+func spendsBudget(context.Context, *activities.AgentInput) (*activities.AgentResult, error) {
+	return &activities.AgentResult{Outcome: rollout.BudgetExhausted}, nil
+}
+
 // How a task with steps ends, by the grades of its steps.
 func TestEndsOfSteps(t *testing.T) {
 	t.Parallel()
@@ -127,10 +132,13 @@ func TestEndsOfSteps(t *testing.T) {
 				return &activities.AgentResult{Outcome: rollout.Completed}, nil
 			}
 		}, rollout.Completed, new(1.0), 3},
-		"a spent budget ends the task": {func(_ *rollout.Spec, w *testEnv) {
-			w.agent = func(context.Context, *activities.AgentInput) (*activities.AgentResult, error) {
-				return &activities.AgentResult{Outcome: rollout.BudgetExhausted}, nil
-			}
+		"a spent budget ends no further step": {func(_ *rollout.Spec, w *testEnv) {
+			w.agent = spendsBudget
+			w.gradeSteps(map[string]activities.Grade{"grade one": {Reward: 1}})
+		}, rollout.BudgetExhausted, new(1.0 / 3), 3},
+		"a spent budget ends a run of an earlier build": {func(_ *rollout.Spec, w *testEnv) {
+			w.agent = spendsBudget
+			w.env.OnGetVersion("next-step-without-budget", workflow.DefaultVersion, workflow.Version(1)).Return(workflow.DefaultVersion)
 		}, rollout.BudgetExhausted, new(1.0), 1},
 		"what an agent leaves cannot end the task without a reward": {func(_ *rollout.Spec, w *testEnv) {
 			w.prepare = func(_ context.Context, in activities.SetupInput) error {
