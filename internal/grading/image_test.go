@@ -74,12 +74,19 @@ func (a asRoot) Destroy(ctx context.Context, id string) error { return a.backend
 func rootImage(t *testing.T) *image.Store {
 	t.Helper()
 
-	folder := t.TempDir()
-	for path, text := range map[string]string{
+	return imageOf(t, map[string]string{
 		"app/answer":   "41\n",
 		"srv/rows":     "1\n",
 		"usr/bin/tool": "#!/bin/bash\necho tool\n",
-	} {
+	})
+}
+
+// imageOf returns a store with an image of these files, which are programs.
+func imageOf(t *testing.T, files map[string]string) *image.Store {
+	t.Helper()
+
+	folder := t.TempDir()
+	for path, text := range files {
 		full := filepath.Join(folder, path)
 		require.NoError(t, os.MkdirAll(filepath.Dir(full), 0o755))
 		require.NoError(t, os.WriteFile(full, []byte(text), 0o600))

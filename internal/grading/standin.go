@@ -1,6 +1,7 @@
 package grading
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"errors"
@@ -136,15 +137,14 @@ var ofLogs = regexp.MustCompile(`^(/logs/|/verifier/logs/|/tmp/|/dev/null|"?\$\{
 // toTests finds a path at which the output of a command may become a part of the tests.
 var toTests = regexp.MustCompile(`(?i)test|\.(py|[cm]?[jt]s|go|rs|rb|json|toml|cfg|ini|mk)$`)
 
-// withStandIns puts stand-ins before the script of a verifier; it is false for one that has none, or looks for programs
-// where the work may have them.
+// withStandIns puts stand-ins before the script of a verifier; it is false for one that has none.
 func withStandIns(v rollout.Verifier) (string, bool) {
 	file, err := parsed(v.Script)
-	if err != nil || searchesWork(v.Script) {
+	if err != nil {
 		return "", false
 	}
 
-	names, wrappers, installs := map[string]bool{}, map[string]bool{}, " "
+	calls, installs := map[string]string{}, " "
 
 	syntax.Walk(file, func(n syntax.Node) bool {
 		call, ok := n.(*syntax.CallExpr)
@@ -153,16 +153,20 @@ func withStandIns(v rollout.Verifier) (string, bool) {
 		}
 
 		first := textOf(call.Args[0], v.Script)
-		names[first] = hasStandIn(first)
-		wrappers[first] = slices.Contains(startWrappers, first)
+		isWrapper := slices.Contains(startWrappers, first)
 
-		for _, word := range call.Args[1:] {
-			if started := textOf(word, v.Script); wrappers[first] {
-				names[started] = hasStandIn(started)
+		for n, word := range call.Args {
+			name := textOf(word, v.Script)
+
+			switch {
+			case n == 0 && isWrapper:
+				calls[name] = "__wrapped"
+			case n == 0 || isWrapper:
+				calls[name] = cmp.Or(standInOf(name), calls[name])
 			}
 
-			if slices.Contains(installers, first) || moduleOf(call.Args) == "pip" {
-				installs += packageName(textOf(word, v.Script)) + " "
+			if n > 0 && (slices.Contains(installers, first) || moduleOf(call.Args) == "pip") {
+				installs += packageName(name) + " "
 			}
 		}
 
@@ -170,24 +174,21 @@ func withStandIns(v rollout.Verifier) (string, bool) {
 	})
 
 	var functions strings.Builder
-	fmt.Fprintf(&functions, "__installs='%s' __brings=%s\n", installs, map[bool]string{true: "1"}[brings(v, file)])
 
-	some := define(&functions, "__stand_in", names)
-	define(&functions, "__wrapped", wrappers)
+	set := map[bool]string{true: "1"}
+	fmt.Fprintf(&functions, "__installs='%s' __brings=%s __searches=%s\n", installs, set[brings(v, file)], set[searchesWork(v.Script)])
 
-	return standInFunctions + functions.String() + v.Script, some
-}
+	some := false
 
-// define writes functions with these names that call another one with their name, and reports whether there are some. A
-// name may be a path, also of the tests' folder by its variable.
-func define(functions *strings.Builder, calls string, names map[string]bool) bool {
-	maps.DeleteFunc(names, func(_ string, has bool) bool { return !has })
-
-	for _, name := range slices.Sorted(maps.Keys(names)) {
-		fmt.Fprintf(functions, "%[1]s() { %[2]s %[1]s \"$@\"; }\n", testsVariable.ReplaceAllLiteralString(name, wire.VerifierTests), calls)
+	for _, name := range slices.Sorted(maps.Keys(calls)) {
+		if function := calls[name]; function != "" {
+			some = some || function != "__wrapped"
+			// a name may be a path, also of the tests' folder by its variable
+			fmt.Fprintf(&functions, "%[1]s() { %[2]s %[1]s \"$@\"; }\n", testsVariable.ReplaceAllLiteralString(name, wire.VerifierTests), function)
+		}
 	}
 
-	return len(names) > 0
+	return standInFunctions + functions.String() + v.Script, some
 }
 
 // brings reports whether a verifier may bring files of the work to where its tests are.
@@ -244,19 +245,31 @@ func moduleOf(words []*syntax.Word) string {
 	return ""
 }
 
-// hasStandIn reports whether a program has a stand-in: by its name, by a path of the system, or as a file of the tests.
-func hasStandIn(program string) bool {
-	if programOfTests.MatchString(program) {
-		return true
-	}
+// hasStandIn reports whether a program has a stand-in.
+func hasStandIn(program string) bool { return standInOf(program) != "" }
 
+// standInOf is the function of a program's stand-in; "": none. A program has one by its name, by a path of the system, or as a
+// file of the tests. The work may provide what runs tests at another path.
+func standInOf(program string) string {
 	name := path.Base(program)
-	if name != program && !isSystemPath(path.Dir(program)) {
-		return false
+	runs := slices.Contains(runners, name) || pythons.MatchString(name)
+
+	switch {
+	case programOfTests.MatchString(program):
+		return "__stand_in"
+	case name == program || isSystemPath(path.Dir(program)):
+		if runs || slices.Contains(helpers, name) {
+			return "__stand_in"
+		}
+	case runs && functionName.MatchString(program):
+		return "__searches=1 __stand_in"
 	}
 
-	return slices.Contains(runners, name) || slices.Contains(helpers, name) || pythons.MatchString(name)
+	return ""
 }
+
+// functionName finds a path that bash accepts as the name of a function.
+var functionName = regexp.MustCompile(`^[A-Za-z0-9_./-]+$`)
 
 // The folder of the tests by its variable, and a file below it which is started as a program.
 var (
@@ -288,7 +301,7 @@ func searchesWork(script string) bool {
 
 // saysMissing finds how shells and programs report that they lack a program, a module, an option, a file or the network.
 const saysMissing = `[Nn]ot found|bad interpreter|(bin|tests)/[A-Za-z0-9_./-]+: [Nn]o such file|env: .*[Nn]o such file|no program|does not exist|No module named|unrecognized arguments|open file|Cannot find|` +
-	`[Cc]ould not|Failed to|Querying Python|[Nn]o matching|[Mm]issing script|No rule to make|No targets|resolv|offline|externally|E[A-Z_]*(AGAIN|NOTFOUND|REFUSED)`
+	`[Cc]ould not|Failed to|Querying Python|[Nn]o matching|[Mm]issing script|No rule to make|No targets|resolv|offline|externally|E[A-Z_]*(AGAIN|NOTFOUND|REFUSED)|in a folder of the work|[Pp]ermission denied`
 
 var missingProgram = regexp.MustCompile(saysMissing)
 
@@ -339,7 +352,8 @@ func (g *Grader) checkRunner(ctx context.Context, job Job, record Record) error 
 	}
 
 	return verifierFailed("the test script cannot work without the agent's work either: %s: it gives %g for any work; "+
-		"grading reaches no network, so the image must have what the script would install",
+		"grading reaches no network, so the image must have what the script would install, outside of the work's folders, or the "+
+		"task needs verifier.grade shared",
 		text.Head(strings.Join(with.standIns, "; "), maxReasons), *record.Reward)
 }
 

@@ -1,6 +1,7 @@
 # Functions that take the place of programs in a test script that runs without any work. Where a program cannot run, for a
 # reason that no work can change, its function notes the reason and succeeds. The script may bring files of the work to
-# where its tests are ($__brings), and names what it installs ($__installs).
+# where its tests are ($__brings), names what it installs ($__installs), and may find programs in folders of the work, where
+# the image has none yet ($__searches).
 
 __notes=/verifier/logs/stand-ins
 export ROLLOUTD_MISSING_MODULES=/verifier/logs/missing-modules
@@ -108,7 +109,7 @@ __missing() {
   interpreter=$(__interpreter "$1") && ! type -P "$interpreter" > /dev/null &&
     { printf '%s is not in the image, which %s needs' "$interpreter" "$1"; return 0; }
   type -P "$1" > /dev/null || { printf '%s is not in the image' "$1"; return 0; }
-  module=$(__module "${@:2}")
+  [[ ${1##*/} == python* ]] && module=$(__module "${@:2}") || return 1
   case " behave coverage nose2 nox pytest robot tox uv xdist " in
     *" ${module:-none} "*) ;;
     *) return 1 ;;
@@ -117,15 +118,60 @@ __missing() {
   printf '%s -m %s is not in the image' "$1" "$module"
 }
 
+# __found: where the script finds a program: its path, or the first one in PATH.
+__found() {
+  local folder IFS=:
+  [[ $1 == */* ]] && { printf %s "$1"; return 0; }
+  for folder in $PATH; do
+    [[ $folder != /verifier/bin && (-e $folder/$1 || -L $folder/$1) ]] && { printf %s "$folder/$1"; return 0; }
+  done
+  return 1
+}
+
+# __in_work: a file is in a folder of the work.
+__in_work() {
+  local folder at IFS=:
+  at=$([[ $1 ]] && cd "${1%/*}" 2> /dev/null && pwd -P) || return 1
+  for folder in ${ROLLOUTD_WORK_FOLDERS-}; do
+    [[ $at/ == "$folder"/* ]] && return 0
+  done
+  return 1
+}
+
+# __of_work: a program that gets tests is in a folder of the work, and so cannot read them. Of a link there, the verifier
+# takes the next one in PATH.
+__of_work() {
+  local program
+  program=$(__found "$1") && __of_verifier "${@:2}" && __in_work "$program" || return 1
+  [[ $1 != */* && -L $program && -e /verifier/bin/$1 ]] && return 1
+  printf '%s is in a folder of the work, which cannot read the tests' "$program"
+}
+
+# __lacks_python: uv cannot use the Python of a project in a folder of the work.
+__lacks_python() {
+  [[ ${2##*/} == uv ]] && __of_verifier "${@:3}" && __line 'Failed to (query|inspect) Python interpreter' "$1"
+}
+
 # __note RESULT PROGRAM [ARGUMENT...]: what became of a program that was given tests; others are not noted.
 __note() {
   [[ $2 =~ (^|/)(apt|apt-get|curl|pip3?)$ ]] || ! (cd / && __of_verifier "${@:2}") || echo "$1" >> "$__notes.tests"
 }
 
+# __why STATUS OUTPUT ERRORS PROGRAM [ARGUMENT...]: the reason that a program failed, if no work can change it.
+__why() {
+  local status=$1 out=$2 err=$3
+  shift 3
+  __lacks_python "$err" "$@" && return 0
+  [[ ! $__searches ]] || return 1
+  __usage "$status" "$err" "$@" || __lacks_module "$status" "$out" "$err" "$@" || __lacks_network "$status" "$err" "$@" ||
+    __lacks_project "$err" "$@"
+}
+
 # __stand_in PROGRAM [ARGUMENT...]
 __stand_in() {
-  local why status=0 out err at=$__notes.$BASHPID
-  if why=$(__missing "$@"); then
+  local why status=0 out err at=$__notes.$BASHPID __searches=$__searches
+  [[ $1 != */* ]] && __in_work "$(__found "$1")" && __searches=
+  if why=$(__of_work "$@") || { [[ ! $__searches ]] && why=$(__missing "$@"); }; then
     echo "$why" >> "$__notes"
     __note prevented "$@"
     return 0
@@ -136,8 +182,7 @@ __stand_in() {
   rm -f "$at.out" "$at.err"
   printf '%s\n' "$out"
   printf '%s\n' "$err" >&2
-  if ((status == 0)) || ! why=$(__usage "$status" "$err" "$@" || __lacks_module "$status" "$out" "$err" "$@" ||
-    __lacks_network "$status" "$err" "$@" || __lacks_project "$err" "$@"); then
+  if ((status == 0)) || ! why=$(__why "$status" "$out" "$err" "$@"); then
     __note ran "$@"
     return "$status"
   fi

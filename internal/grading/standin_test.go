@@ -1,6 +1,9 @@
 package grading_test
 
 import (
+	"fmt"
+	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -216,5 +219,73 @@ func TestScriptNamesOnlyTests(t *testing.T) {
 		"A=/app; pytest /tests; [ -d $A ]": false, "pytest /tests; [ -f ${HOME}/a ]": false,
 	} {
 		require.Equal(t, want, grading.NamesOnlyTests(script), script)
+	}
+}
+
+// Tests by a program that the image has in a folder of the work give no reward: as the verifier it does not run, and with the
+// work it cannot read them. One that only the work may have there leaves the 0.
+func TestRunnerInAFolderOfTheWork(t *testing.T) {
+	t.Parallel()
+
+	if os.Geteuid() != 0 {
+		t.Skip("only a worker that is root makes agents root of an image")
+	}
+
+	images := imageOf(t, map[string]string{
+		"app/venv/bin/pytest":   "#!/bin/bash\nread < \"$1\"\n",
+		"app/venv/bin/activate": "PATH=/app/venv/bin:$PATH\n",
+		"usr/bin/behave":        "#!/bin/bash\ntest -e /app/right\n",
+		"usr/bin/uv":            "#!/bin/bash\necho 'error: Failed to query Python interpreter at `/app/venv/bin/python`' >&2\nexit 2\n",
+
+		// of the image that stand-ins use
+		"usr/bin/rm":   "#!/bin/bash\n",
+		"usr/bin/tail": "#!/bin/bash\necho \"$(< \"$3\")\"\n",
+	})
+
+	const (
+		files   = "echo > $TESTS_DIR/test_a.py; "
+		decides = "; if [ $? = 0 ]; then echo 1 > $VERIFIER_DIR/reward.txt; else echo 0 > $VERIFIER_DIR/reward.txt; fi"
+	)
+
+	for n, c := range []struct {
+		script string
+
+		// of the reason that there is no reward; "": the 0 is the submission's
+		why string
+	}{
+		{"/app/venv/bin/pytest $TESTS_DIR/test_a.py", "/app/venv/bin/pytest is in a folder of the work"},
+		{"cd venv; timeout 60 bin/pytest $TESTS_DIR/test_a.py", "bin/pytest is in a folder of the work"},
+		{". venv/bin/activate; pytest $TESTS_DIR/test_a.py", "/app/venv/bin/pytest is in a folder of the work"},
+		{"PATH=/app/venv/bin:$PATH; pytest $TESTS_DIR", "/app/venv/bin/pytest is in a folder of the work"},
+		{"uv run pytest $TESTS_DIR", "uv: error: Failed to query Python interpreter at `/app/venv/bin/python`"},
+
+		{"/app/mine/bin/pytest $TESTS_DIR/test_a.py", ""},
+		{". mine/bin/activate; pytest $TESTS_DIR/test_a.py", ""},
+		{". venv/bin/activate; nox -f $TESTS_DIR/test_a.py", ""},
+		{". venv/bin/activate; behave $TESTS_DIR", ""},
+		{"venv/bin/pytest tests/test_a.py", ""},
+		{"uv run tests/test_a.py", ""},
+	} {
+		t.Run(c.script, func(t *testing.T) {
+			t.Parallel()
+
+			grader, sandboxes := newImageGrader(t, rollout.UserRoot, images)
+			target := rollout.Target{RolloutID: fmt.Sprintf("in-work-%d", n), Attempt: 1}
+			record := gradeAttempt(t, grader, sandboxes, target, "true", rollout.Verifier{Script: files + c.script + decides})
+
+			if c.why == "" {
+				require.NotNil(t, record.Reward, "%+v", record)
+				require.Zero(t, *record.Reward)
+
+				return
+			}
+
+			require.Nil(t, record.Reward, "%+v", record)
+			require.Contains(t, record.Grading.Why, c.why)
+
+			if strings.Contains(c.script, "PATH") {
+				require.Contains(t, record.Stderr, "pytest: /app/venv/bin/pytest is in a folder of the work, from which the verifier runs nothing")
+			}
+		})
 	}
 }

@@ -59,14 +59,18 @@ func Dispatch(argv []string) int {
 		}
 	}
 
-	return execute(here.prepare(argv, os.Environ()))
+	return here.execute(here.prepare(argv, os.Environ()))
 }
 
 // execute executes a program of the verifier's.
-func execute(argv, env []string) int {
+func (s surroundings) execute(argv, env []string) int {
 	program, err := lookPath(argv[0])
 	if err == nil {
 		err = unix.Exec(program, argv, env)
+	}
+
+	if isDenied := errors.Is(err, unix.EACCES) || errors.Is(err, unix.ELOOP); isDenied && s.inWork(s.resolve(program)) {
+		err = fmt.Errorf("%s is in a folder of the work, from which the verifier runs nothing", program)
 	}
 
 	fmt.Fprintf(os.Stderr, "%s: %v\n", argv[0], err)
