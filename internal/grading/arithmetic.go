@@ -173,7 +173,7 @@ func (a arithmetic) collect(expression syntax.Node, used *variables) []prefix {
 				used.add(n.Param.Value + "[*]")
 
 				values = append(values, a.guardsOfKeys(n.Index)...)
-			case n.Length || n.Width || slices.Contains([]string{"?", "#", "$", "!", "-"}, n.Param.Value):
+			case isNumber(n):
 			case n.Excl || n.Index != nil || n.Slice != nil || n.Repl != nil || n.Exp != nil:
 				values = append(values, guardsOfValue(n, "__plain")...)
 			default:

@@ -58,14 +58,21 @@ func hasList(word *syntax.Word) bool {
 
 func isAll(name string) bool { return name == "@" || name == "*" }
 
-// isValue reports whether a part of a word is what a command prints, or the value of a variable.
+// isValue reports whether a part of a word is what a command prints, or the value of a variable that may be more than a number.
 func isValue(part syntax.WordPart) bool {
-	switch part.(type) {
-	case *syntax.CmdSubst, *syntax.ParamExp:
+	switch n := part.(type) {
+	case *syntax.CmdSubst:
 		return true
+	case *syntax.ParamExp:
+		return !isNumber(n)
 	default:
 		return false
 	}
+}
+
+// isNumber reports whether bash gives a number: a length, a status, a count or a process.
+func isNumber(n *syntax.ParamExp) bool {
+	return n.Length || n.Width || slices.Contains([]string{"?", "#", "$", "!"}, n.Param.Value)
 }
 
 // outputs tell which values of a text may be what a command has printed.
