@@ -32,6 +32,9 @@ type artifact struct {
 	Path   string `json:"path"`
 	Folder bool   `json:"folder,omitempty"`
 
+	// what was left out of it
+	Exclude []string `json:"exclude,omitempty"`
+
 	// why the verifier does not get it; "": it does
 	Missing string `json:"missing,omitempty"`
 }
@@ -80,7 +83,9 @@ func (g *Grader) artifacts(ctx context.Context, job Job) ([]artifact, error) {
 	left := int64(maxArtifactBytes)
 
 	for n, p := range job.Verifier.Artifacts {
-		a, size, err := g.saveArtifact(ctx, sb, p, artifactKey(job.Target, n), left)
+		wanted := artifact{Path: p, Exclude: job.Verifier.Exclude[p]}
+
+		a, size, err := g.saveArtifact(ctx, sb, wanted, artifactKey(job.Target, n), left)
 		if err != nil {
 			return nil, sb.OfMemory(ctx, err)
 		}
@@ -147,11 +152,19 @@ func (g *Grader) collectNotes(ctx context.Context, job Job) ([]string, error) {
 // checkSaved refuses a regrade by a verifier that wants other artifacts than those that were saved.
 func checkSaved(v rollout.Verifier, saved []artifact) error {
 	var paths []string
+
+	equal := true
+
 	for _, a := range saved {
 		paths = append(paths, a.Path)
+		equal = equal && slices.Equal(a.Exclude, v.Exclude[a.Path])
 	}
 
-	if slices.Equal(paths, v.Artifacts) {
+	switch {
+	case !slices.Equal(paths, v.Artifacts):
+	case !equal:
+		return verifierFailed("the rollout has saved its artifacts without other files than those of verifier.exclude")
+	default:
 		return nil
 	}
 
@@ -164,10 +177,11 @@ func checkSaved(v rollout.Verifier, saved []artifact) error {
 func (g *Grader) saveArtifact(
 	ctx context.Context,
 	sb *sandbox.Sandbox,
-	p, key string,
+	a artifact,
+	key string,
 	most int64,
-) (a artifact, size int64, err error) {
-	a.Path = p
+) (_ artifact, size int64, err error) {
+	p := a.Path
 
 	content, err := sb.GetTar(ctx, p)
 	if fault.Is(err, fault.NotFound) || fault.Is(err, fault.Invalid) {
@@ -181,7 +195,7 @@ func (g *Grader) saveArtifact(
 
 	defer content.Close()
 
-	ref, err := g.Store.Put(ctx, key, io.LimitReader(content, most+1))
+	ref, err := g.Store.Put(ctx, key, io.LimitReader(exclude(content, a.Exclude), most+1))
 	if err != nil {
 		return a, 0, err
 	}

@@ -108,7 +108,7 @@ func TestArtifacts(t *testing.T) {
 
 	images, err := image.Open(image.Options{Dir: filepath.Join(t.TempDir(), "images")})
 	require.NoError(t, err)
-	importImage(t, images, "app", map[string]string{"app/.keep": "", "data/.keep": ""})
+	importImage(t, images, "app", map[string]string{"app/.keep": "", "data/.keep": "", "data/a/b/.keep": "", "data/.git/x/.keep": ""})
 	importImage(t, images, "grader", map[string]string{
 		"app/answer.txt": "old\n", "data/old": "old\n", "golden/answer": "42\n", "tests/made": "1\n", "tests/test.sh": "exit 9\n",
 		"usr/bin/sh":    "#!/bin/bash\nexec bash \"$@\"\n",
@@ -130,7 +130,7 @@ func TestArtifacts(t *testing.T) {
 	g := &grading.Grader{Store: s, Sandboxes: boxes, Logger: slog.New(slog.DiscardHandler)}
 
 	const judge = `echo 0 > $VERIFIER_DIR/reward.txt; read a < %; read b < /golden/answer; ` +
-		`[ "$a" = "$b" ] && [ ! -e /data/old ] && [ ! -e /app/other ] && ` +
+		`[ "$a" = "$b" ] && [ ! -e /data/old ] && [ ! -e /app/other ] && [ ! -e /data/.git/x/y ] && ` +
 		// the verifier may change its image, and the work may not
 		`echo 1 > /golden/made && ! run-as-agent bash -c 'echo 2 > /golden/made' && ! run-as-agent bash -c 'echo > /usr/bin/judge' && ` +
 		// with what it has made for its tests
@@ -143,12 +143,22 @@ func TestArtifacts(t *testing.T) {
 		agent, answer string
 		put           []tar.Header
 		collect       []rollout.CollectCommand
+		exclude       []string
 		status        rollout.GradingStatus
 		reward        float64
 		note          string
 	}{
 		"file":        {agent: "echo 42 > /app/answer.txt; echo 1 > /app/other", answer: "/app/answer.txt", reward: 1},
 		"in a folder": {agent: "echo 42 > /data/data", answer: "/data/data", reward: 1, note: "/app/answer.txt"},
+		"without the excluded": {
+			agent: "cd /data; echo 42 > a/b/c.pyc; echo 42 > .git/x/y; echo 42 > data", answer: "/data/data",
+			exclude: []string{"*.pyc", "a/b/d", ".git/", "old"}, reward: 1,
+		},
+		"the excluded": {agent: "echo 42 > /data/a/b/c.pyc", answer: "/data/a/b/c.pyc", exclude: []string{"a/b/*"}},
+		"linked to the excluded": {
+			put:    []tar.Header{{Name: "data/a/c", Typeflag: tar.TypeReg}, {Name: "data/d", Typeflag: tar.TypeLink, Linkname: "data/a/c"}},
+			answer: "/data/d", exclude: []string{"c"},
+		},
 		"temporary":   {agent: "echo 42 > /tmp/answer", answer: "/tmp/answer", reward: 1},
 		"in the home": {agent: "echo 42 > ~/workdir/answer", answer: "/home/user/workdir/answer", reward: 1},
 		"collected": {
@@ -198,6 +208,7 @@ func TestArtifacts(t *testing.T) {
 					Script:  strings.ReplaceAll(judge, "%", c.answer),
 					Image:   "grader",
 					Collect: c.collect,
+					Exclude: map[string][]string{"/data": c.exclude},
 					Artifacts: []string{
 						rollout.PublishDir, "/app/answer.txt", "/data", "/tmp/answer", "/home/user/workdir/answer",
 					},

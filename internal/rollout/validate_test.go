@@ -116,7 +116,14 @@ func TestSpecValidate(t *testing.T) {
 		"image of a machine": {
 			func(s *rollout.Spec) { s.Task.Verifier.Image, s.Sandbox.Backend = "x", rollout.BackendE2B }, "verifier.image", "e2b",
 		},
-		"relative artifact":    {artifact("out.txt"), "verifier.artifacts", "must be an absolute path"},
+		"relative artifact": {artifact("out.txt"), "verifier.artifacts", "must be an absolute path"},
+		"exclude of no artifact": {
+			verifierImage(rollout.Verifier{Exclude: map[string][]string{"/app": {"*"}}}), "verifier.exclude[\"/app\"]", "must be one of verifier.artifacts",
+		},
+		"no pattern": {
+			verifierImage(rollout.Verifier{Artifacts: []string{"/app"}, Exclude: map[string][]string{"/app": {"["}}}),
+			"verifier.exclude[\"/app\"]", "must be patterns such as",
+		},
 		"artifact of a system": {artifact("/etc/passwd"), "verifier.artifacts", "outside the folders of the system"},
 		"artifact of all":      {artifact("/tmp"), "verifier.artifacts", "must be a path below /tmp"},
 		"artifact of tests":    {artifact("/tests/a"), "verifier.artifacts", "outside the folders of the system"},

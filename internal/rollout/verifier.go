@@ -55,6 +55,8 @@ type Verifier struct {
 	Image string `json:"image,omitempty"`
 	// Artifacts are absolute paths of files and folders, which are at the same paths in the sandbox of Image.
 	Artifacts []string `json:"artifacts,omitempty"`
+	// Exclude are patterns of what is left out of a folder of Artifacts, by its path, as for tar's --exclude.
+	Exclude map[string][]string `json:"exclude,omitempty"`
 	// Collect are bash commands that run in the agent's sandbox, as its user, before the artifacts are saved. One that
 	// fails is noted and changes nothing: the artifacts are judged.
 	Collect []CollectCommand `json:"collect,omitempty"`
@@ -294,6 +296,10 @@ const (
 	maxArtifacts  = 16
 	maxCollect    = 16
 	maxCollecting = time.Hour
+
+	// patterns of an artifact, and the bytes of one
+	maxExclude = 64
+	maxPattern = 256
 )
 
 func (v Verifier) validImage() error {
@@ -302,6 +308,8 @@ func (v Verifier) validImage() error {
 	switch {
 	case v.Image == "" && len(v.Artifacts) > 0:
 		return fault.Field("verifier.artifacts", "needs verifier.image: without it the verifier gets the whole work")
+	case v.Image == "" && len(v.Exclude) > 0:
+		return fault.Field("verifier.exclude", "needs verifier.image: without it the verifier gets the whole work")
 	case v.Image == "" && len(v.Collect) > 0:
 		return fault.Field("verifier.collect", "needs verifier.image: without it the verifier gets the whole work")
 	case v.Image == "":
@@ -320,7 +328,32 @@ func (v Verifier) validImage() error {
 		}
 	}
 
+	if err := v.validExclude(); err != nil {
+		return err
+	}
+
 	return v.validCollect()
+}
+
+func (v Verifier) validExclude() error {
+	for _, p := range slices.Sorted(maps.Keys(v.Exclude)) {
+		field := fmt.Sprintf("verifier.exclude[%.100q]", p)
+
+		switch patterns := v.Exclude[p]; {
+		case !slices.Contains(v.Artifacts, p):
+			return fault.Field(field, "must be one of verifier.artifacts")
+		case len(patterns) > maxExclude:
+			return fault.Field(field, "must have at most %d patterns, got %d", maxExclude, len(patterns))
+		default:
+			for _, pattern := range patterns {
+				if _, err := path.Match(pattern, ""); pattern == "" || len(pattern) > maxPattern || err != nil {
+					return fault.Field(field, "must be patterns such as *.pyc of at most %d bytes, got %.100q", maxPattern, pattern)
+				}
+			}
+		}
+	}
+
+	return nil
 }
 
 func (v Verifier) validCollect() error {

@@ -58,7 +58,12 @@ func (h *harborReader) separate(t *Task, s harborSettings) {
 		return
 	}
 
-	t.Verifier = map[string]any{"image": image, "artifacts": h.artifacts(s.Artifacts)}
+	artifacts, exclude := h.artifacts(s.Artifacts)
+	t.Verifier = map[string]any{"image": image, "artifacts": artifacts}
+
+	if len(exclude) > 0 {
+		t.Verifier["exclude"] = exclude
+	}
 
 	if collect := h.collect(v.Collect); len(collect) > 0 {
 		t.Verifier["collect"] = collect
@@ -138,24 +143,26 @@ func (h *harborReader) verifierSize(task, verifier harborEnvironment) {
 	}
 }
 
-// artifacts reads the paths of the files and folders that the verifier's image gets. Where they are kept afterwards is
-// of no meaning here.
-func (h *harborReader) artifacts(given []any) []string {
-	paths := []string{rollout.PublishDir}
+// artifacts reads the paths of the files and folders that the verifier's image gets, and what is left out of them. Where
+// they are kept afterwards is of no meaning here.
+func (h *harborReader) artifacts(given []any) (paths []string, exclude map[string][]string) {
+	paths, exclude = []string{rollout.PublishDir}, map[string][]string{}
 
 	for n, a := range given {
 		field := fmt.Sprintf("artifacts[%d]", n)
 		source, ok := a.(string)
 
+		var patterns []string
+
 		if table, isTable := a.(map[string]any); isTable {
 			source, ok = table["source"].(string)
 			field += ".source"
 
-			for _, name := range []string{"exclude", "service"} {
-				if v := table[name]; !blank(v, nil) && v != rollout.MainService {
-					h.refuse("%s: artifacts[%d].%s: is not supported", harborFile, n, name)
-				}
+			if v := table["service"]; !blank(v, nil) && v != rollout.MainService {
+				h.refuse("%s: artifacts[%d].service: is not supported", harborFile, n)
 			}
+
+			patterns = h.patterns(fmt.Sprintf("artifacts[%d].exclude", n), table["exclude"])
 		}
 
 		switch {
@@ -175,9 +182,36 @@ func (h *harborReader) artifacts(given []any) []string {
 		if !slices.Contains(paths, source) {
 			paths = append(paths, source)
 		}
+
+		if len(patterns) > 0 {
+			exclude[source] = patterns
+		}
 	}
 
-	return paths
+	return paths, exclude
+}
+
+// patterns reads a list of texts.
+func (h *harborReader) patterns(field string, given any) []string {
+	if blank(given, nil) {
+		return nil
+	}
+
+	list, _ := given.([]any)
+
+	var all []string
+
+	for _, p := range list {
+		if text, ok := p.(string); ok {
+			all = append(all, text)
+		}
+	}
+
+	if len(all) != len(list) || len(list) == 0 {
+		h.refuse("%s: %s: must be a list of patterns", harborFile, field)
+	}
+
+	return all
 }
 
 // collect reads the commands that make artifacts in the agent's sandbox.

@@ -44,6 +44,7 @@ func TestHarborSeparateVerifier(t *testing.T) {
 		files        map[string]string
 		image, start string
 		artifacts    []string
+		exclude      map[string][]string
 	}{
 		"dockerfile": {
 			files: map[string]string{
@@ -60,6 +61,11 @@ func TestHarborSeparateVerifier(t *testing.T) {
 				"tests/Dockerfile": dockerfile,
 			},
 			image: "grader:1", start: "#!/bin/bash\nexport A='2'; export B='1'; cd '/w'; \n", artifacts: []string{"/logs/artifacts"},
+		},
+		"without some files": {
+			files: map[string]string{"task.toml": separateSettings(`artifacts = [{source = "/a/", exclude = [".git", "*.pyc"]}]`, "", "")},
+			image: "app:1", start: "#!/bin/bash\n" + ofImage, artifacts: []string{"/logs/artifacts", "/a"},
+			exclude: map[string][]string{"/a": {".git", "*.pyc"}},
 		},
 		"that of the task": {
 			files: map[string]string{"task.toml": separateSettings(`artifacts = ["/logs/artifacts"]`, "", "")},
@@ -88,6 +94,11 @@ func TestHarborSeparateVerifier(t *testing.T) {
 
 			verifier, _ := task.Arguments()["verifier"].(map[string]any)
 			require.Equal(t, c.artifacts, verifier["artifacts"])
+
+			if c.exclude != nil {
+				require.Equal(t, c.exclude, verifier["exclude"])
+			}
+
 			require.True(t, strings.HasPrefix(task.TestScript, c.start), task.TestScript)
 			require.Nil(t, task.Build)
 
@@ -142,21 +153,21 @@ func TestBrokenHarborSeparateVerifier(t *testing.T) {
 		"verifier.environment_mode: separate is not supported for a task with steps": {
 			"task.toml": separateSettings("", "", "[[steps]]\nname = \"a\"\n"), "steps/a/instruction.md": "x",
 		},
-		"verifier.environment.gpus: is not supported":    {"task.toml": separateSettings("", "", "[verifier.environment]\ngpus = 1\n")},
-		"verifier.environment.network_mode: grading":     {"task.toml": separateSettings("", "", "[verifier.environment]\nnetwork_mode = \"allowlist\"\n")},
-		"verifier.environment.memory_mb: the verifier's": {"task.toml": separateSettings("", "", "[verifier.environment]\nmemory = \"2G\"\n")},
-		"verifier.collect: needs environment_mode":       {"task.toml": "[[verifier.collect]]\ncommand = \"true\"\n"},
-		"verifier.collect[0].command: must not be empty": {"task.toml": separateSettings("", "", "[[verifier.collect]]\ncommand = \" \"\n")},
-		"verifier.collect[0].service: must be main":      {"task.toml": separateSettings("", "", "[[verifier.collect]]\ncommand = \"a\"\nservice = \"db\"\n")},
-		"verifier.collect[0].user: is not supported":     {"task.toml": separateSettings("", "", "[[verifier.collect]]\ncommand = \"a\"\nuser = \"root\"\n")},
-		"tests/docker-compose.yaml: services beside the": {"task.toml": separateSettings("", "", ""), "tests/docker-compose.yaml": "x"},
-		"artifacts[0]: must be a path":                   {"task.toml": separateSettings("artifacts = [1]", "", "")},
-		"artifacts[0]: must be an absolute path":         {"task.toml": separateSettings(`artifacts = ["out.txt"]`, "", "")},
-		"artifacts[0]: must be outside the folders of":   {"task.toml": separateSettings(`artifacts = ["/tmp/../etc/x"]`, "", "")},
-		"artifacts[1].source: must be a folder below /":  {"task.toml": separateSettings(`artifacts = ["/a", {source = "/"}]`, "", "")},
-		"artifacts[0]: /out.txt: a file must be in a":    {"task.toml": separateSettings(`artifacts = ["/out.txt"]`, "", "")},
-		"artifacts[0].service: is not supported":         {"task.toml": separateSettings(`artifacts = [{source = "/a", service = "db"}]`, "", "")},
-		"artifacts[0].exclude: is not supported":         {"task.toml": separateSettings(`artifacts = [{source = "/a", exclude = ["*.o"]}]`, "", "")},
+		"verifier.environment.gpus: is not supported":      {"task.toml": separateSettings("", "", "[verifier.environment]\ngpus = 1\n")},
+		"verifier.environment.network_mode: grading":       {"task.toml": separateSettings("", "", "[verifier.environment]\nnetwork_mode = \"allowlist\"\n")},
+		"verifier.environment.memory_mb: the verifier's":   {"task.toml": separateSettings("", "", "[verifier.environment]\nmemory = \"2G\"\n")},
+		"verifier.collect: needs environment_mode":         {"task.toml": "[[verifier.collect]]\ncommand = \"true\"\n"},
+		"verifier.collect[0].command: must not be empty":   {"task.toml": separateSettings("", "", "[[verifier.collect]]\ncommand = \" \"\n")},
+		"verifier.collect[0].service: must be main":        {"task.toml": separateSettings("", "", "[[verifier.collect]]\ncommand = \"a\"\nservice = \"db\"\n")},
+		"verifier.collect[0].user: is not supported":       {"task.toml": separateSettings("", "", "[[verifier.collect]]\ncommand = \"a\"\nuser = \"root\"\n")},
+		"tests/docker-compose.yaml: services beside the":   {"task.toml": separateSettings("", "", ""), "tests/docker-compose.yaml": "x"},
+		"artifacts[0]: must be a path":                     {"task.toml": separateSettings("artifacts = [1]", "", "")},
+		"artifacts[0]: must be an absolute path":           {"task.toml": separateSettings(`artifacts = ["out.txt"]`, "", "")},
+		"artifacts[0]: must be outside the folders of":     {"task.toml": separateSettings(`artifacts = ["/tmp/../etc/x"]`, "", "")},
+		"artifacts[1].source: must be a folder below /":    {"task.toml": separateSettings(`artifacts = ["/a", {source = "/"}]`, "", "")},
+		"artifacts[0]: /out.txt: a file must be in a":      {"task.toml": separateSettings(`artifacts = ["/out.txt"]`, "", "")},
+		"artifacts[0].service: is not supported":           {"task.toml": separateSettings(`artifacts = [{source = "/a", service = "db"}]`, "", "")},
+		"artifacts[0].exclude: must be a list of patterns": {"task.toml": separateSettings(`artifacts = [{source = "/a", exclude = [1]}]`, "", "")},
 	} {
 		_, err := open(t, folder(t, below("x", harborTask(files)))).Task(0)
 		require.ErrorContains(t, err, want, want)

@@ -145,9 +145,10 @@ type CollectArgs struct {
 
 // VerifierArgs configure the verifier.
 type VerifierArgs struct {
-	External  bool          `json:"external,omitempty" jsonschema:"keep the sandbox after the agent has ended, until a client posts a score to /rollouts/ID/score, for at most limits.verifier_s seconds"`
-	Image     string        `json:"image,omitempty" jsonschema:"image of the verifier's sandbox, which then has nothing of the agent's but artifacts. Default: the image of the agent, with all of its work"`
-	Artifacts []string      `json:"artifacts,omitempty" jsonschema:"files and folders, as absolute paths, that the verifier's image gets from the agent's sandbox. One that does not exist is missing there, too"`
-	Collect   []CollectArgs `json:"collect,omitempty" jsonschema:"bash commands that run in the agent's sandbox, as its user and in the workdir, before the artifacts are saved: they make artifacts of what the agent has left. One that fails is in grading.notes"`
-	Grade     string        `json:"grade,omitempty" jsonschema:"fresh: all processes that the agent has left are ended before the work is graded. live: they go on, and verify or test_script reaches their TCP ports. shared: they are ended, and verify or test_script runs in the agent's sandbox as its user, with all that the agent has changed. Default: fresh"`
+	External  bool                `json:"external,omitempty" jsonschema:"keep the sandbox after the agent has ended, until a client posts a score to /rollouts/ID/score, for at most limits.verifier_s seconds"`
+	Image     string              `json:"image,omitempty" jsonschema:"image of the verifier's sandbox, which then has nothing of the agent's but artifacts. Default: the image of the agent, with all of its work"`
+	Artifacts []string            `json:"artifacts,omitempty" jsonschema:"files and folders, as absolute paths, that the verifier's image gets from the agent's sandbox. One that does not exist is missing there, too"`
+	Exclude   map[string][]string `json:"exclude,omitempty" jsonschema:"by the path of a folder among artifacts, patterns of what is left out of it, as for --exclude of tar: *.pyc matches at any depth"`
+	Collect   []CollectArgs       `json:"collect,omitempty" jsonschema:"bash commands that run in the agent's sandbox, as its user and in the workdir, before the artifacts are saved: they make artifacts of what the agent has left. One that fails is in grading.notes"`
+	Grade     string              `json:"grade,omitempty" jsonschema:"fresh: all processes that the agent has left are ended before the work is graded. live: they go on, and verify or test_script reaches their TCP ports. shared: they are ended, and verify or test_script runs in the agent's sandbox as its user, with all that the agent has changed. Default: fresh"`
 }

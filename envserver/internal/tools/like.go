@@ -76,11 +76,11 @@ func (a *RolloutArgs) setVerifier(v rollout.Verifier) {
 	a.Verify, a.TestScript, a.TestFiles = v.Commands, v.Script, v.Files
 	a.RewardRange, a.RewardKey, a.OnTimeout = v.RewardRange, v.RewardKey, v.OnTimeout
 
-	if !v.External && v.Image == "" && v.Grade == "" && len(v.Collect) == 0 && len(v.Artifacts) == 0 {
+	if !v.External && v.Image == "" && v.Grade == "" && len(v.Collect)+len(v.Artifacts)+len(v.Exclude) == 0 {
 		return
 	}
 
-	a.Verifier = &VerifierArgs{External: v.External, Image: v.Image, Artifacts: v.Artifacts, Grade: v.Grade}
+	a.Verifier = &VerifierArgs{External: v.External, Image: v.Image, Artifacts: v.Artifacts, Exclude: v.Exclude, Grade: v.Grade}
 	for _, c := range v.Collect {
 		a.Verifier.Collect = append(a.Verifier.Collect, CollectArgs{Command: c.Command, TimeoutS: c.Timeout.Seconds()})
 	}

@@ -150,7 +150,7 @@ func task(a RolloutArgs) rollout.Task {
 	}
 	if v := a.Verifier; v != nil {
 		verifier.External, verifier.Image, verifier.Artifacts = v.External, v.Image, v.Artifacts
-		verifier.Collect = collect(v.Collect)
+		verifier.Exclude, verifier.Collect = v.Exclude, collect(v.Collect)
 	}
 
 	if a.NoVerify {
