@@ -18,7 +18,8 @@ from importlib.machinery import PathFinder
 
 _RUN_HERE = "/verifier/bin/run-here"
 _OF_VERIFIER = ("/verifier", "/tests", "/logs/verifier", "TESTS_DIR", "VERIFIER_DIR")
-_SHELL = 7  # position of Popen's argument shell among those after executable
+_ENV, _SHELL = 4, 7  # positions of Popen's arguments among those after executable
+_OWN = ("ROLLOUTD_WORK_FOLDERS", "ROLLOUTD_INLINE_CODE", "ROLLOUTD_OWN_IMAGE")  # by which run-here decides
 
 _execute_child = subprocess.Popen._execute_child
 _execve = os.execve
@@ -41,7 +42,13 @@ def _dispatched(args, executable, cwd, shell):
 def _execute_dispatched(self, args, executable, *rest):
     rest = list(rest)
     args, rest[_SHELL] = _dispatched(args, executable, rest[3], rest[_SHELL])
+    if rest[_ENV] is not None:
+        rest[_ENV] = _with_own(rest[_ENV])
     return _execute_child(self, args, executable, *rest)
+
+
+def _with_own(env):
+    return {**{name: os.environ[name] for name in _OWN if name in os.environ}, **env}
 
 
 def _system(command):
@@ -53,7 +60,7 @@ def _execve_dispatched(path, args, env):
     # A path that does not exist must raise: execvp then tries the next folder of PATH.
     if isinstance(path, int) or os.fsdecode(path) == _RUN_HERE or not os.path.lexists(path):
         return _execve(path, args, env)
-    return _execve(_RUN_HERE, [_RUN_HERE, path, *list(args)[1:]], env)
+    return _execve(_RUN_HERE, [_RUN_HERE, path, *list(args)[1:]], _with_own(env))
 
 
 def _execv_dispatched(path, args):

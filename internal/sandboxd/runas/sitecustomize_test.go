@@ -49,3 +49,30 @@ func TestHookKeepsWorkOutOfTheSearchPath(t *testing.T) {
 		require.NoError(t, err, "%q: %s", args, out)
 	}
 }
+
+// A program that a check starts with an environment of its own is dispatched as any other: run-here has the variables by which
+// it decides.
+func TestHookKeepsWhatDecides(t *testing.T) {
+	t.Parallel()
+
+	hooks := t.TempDir()
+	hook, err := os.ReadFile("sitecustomize.py")
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(hooks, "sitecustomize.py"), hook, 0o600))
+
+	here := filepath.Join(hooks, "run-here")
+	require.NoError(t, os.WriteFile(here, []byte("#!/bin/sh\necho \"$*: $A $ROLLOUTD_OWN_IMAGE $ROLLOUTD_WORK_FOLDERS\"\n"), 0o700))
+
+	const code = `import os, subprocess, sys, sitecustomize
+sitecustomize._RUN_HERE = sys.argv[1]
+print(subprocess.run(["/bin/true", "x"], env={"A": "a", "ROLLOUTD_WORK_FOLDERS": "/b"}, capture_output=True, text=True).stdout, end="", flush=True)
+os.execve("/bin/true", ["true", "y"], {"A": "b"})`
+
+	cmd := exec.CommandContext(t.Context(), "python3", "-c", code, here)
+	cmd.Env = []string{
+		"PATH=" + os.Getenv("PATH"), "PYTHONPATH=" + hooks, "ROLLOUTD_OWN_IMAGE=1", "ROLLOUTD_WORK_FOLDERS=/app",
+	}
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.Equal(t, "/bin/true x: a 1 /b\n/bin/true y: b 1 /app\n", string(out))
+}
