@@ -15,7 +15,7 @@ import (
 // plainValues defines what guards use. Of letters only those of hexadecimal numbers are digits.
 const plainValues = "__runs='[[$\x60]'; __harmless='[^[$\x60]'; __digits='[^[$\x60=_" + lettersOfNames + "]'; " +
 	`__plain() { printf %s "${*//$__runs/}"; }; __number() { set -- "${*//$__runs/}"; [[ ${1//$__digits/} ]] && set -- 9z; printf %s "$1"; }; ` +
-	boundedWords
+	boundedWords + activation
 
 const lettersOfNames = "ghijklmnopqrstuvwyzGHIJKLMNOPQRSTUVWYZ"
 
@@ -62,6 +62,7 @@ func guards(file *syntax.File, text string) []prefix {
 			}
 		case *syntax.CallExpr:
 			all = append(all, guardOfTest(n)...)
+			all = append(all, guardOfActivation(n, text)...)
 		}
 
 		return true

@@ -100,7 +100,7 @@ func FuzzCommandArgs(f *testing.F) {
 		args := grading.CommandArgs(command)
 
 		_, got, ok := strings.Cut(args[1], "esac; }; ")
-		if !ok || strings.Contains(got, "__plain") || strings.Contains(got, "__number") || strings.Contains(command, "__words") || strings.Contains(command, "run-here") || strings.Contains(command, "ROLLOUTD") ||
+		if !ok || strings.Contains(got, "__plain") || strings.Contains(got, "__number") || strings.Contains(command, "__words") || strings.Contains(got, "__activate") || strings.Contains(command, "run-here") || strings.Contains(command, "ROLLOUTD") ||
 			strings.Contains(command, "__run_here") ||
 			strings.Contains(command, "/home/user") || strings.Contains(command, "__harmless") {
 			return

@@ -3,6 +3,7 @@ package grading
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"mvdan.cc/sh/v3/syntax"
 
@@ -73,6 +74,28 @@ func isValue(part syntax.WordPart) bool {
 // isNumber reports whether bash gives a number: a length, a status, a count or a process.
 func isNumber(n *syntax.ParamExp) bool {
 	return n.Length || n.Width || slices.Contains([]string{"?", "#", "$", "!"}, n.Param.Value)
+}
+
+// activation defines what stands before source VENV/bin/activate. Such a script of the work would run as the verifier, so only
+// what every one of them does is done: the environment's programs come first.
+const activation = `__activate() { local __bin __folder; __bin=$([[ -f $1 ]] && cd -P -- "${1%activate}" && pwd -P) 2> /dev/null || return; ` +
+	`__folder=$__bin; until __folder=${__folder%/*}; [[ :${ROLLOUTD_WORK_FOLDERS:-/home/user:/tmp:/var/tmp:/dev/shm}: == *":$__folder:"* ]]; do ` +
+	`[[ $__folder ]] || return 1; done; ` +
+	`export VIRTUAL_ENV=${__bin%/bin}; export PATH=$__bin:$PATH; unset PYTHONHOME; ` +
+	`deactivate() { PATH=${PATH#"$VIRTUAL_ENV/bin:"}; unset VIRTUAL_ENV; unset -f deactivate; }; }; `
+
+// guardOfActivation returns what is inserted around a call that activates a virtual environment.
+func guardOfActivation(call *syntax.CallExpr, text string) []prefix {
+	if len(call.Args) != 2 || len(call.Assigns) > 0 || !slices.Contains([]string{"source", "."}, call.Args[0].Lit()) {
+		return nil
+	}
+
+	from, to := call.Args[1].Pos().Offset(), call.Args[1].End().Offset()
+	if file := text[from:to]; strings.HasSuffix(strings.TrimRight(file, `'"`), "bin/activate") && !strings.ContainsAny(file, "(\x60") {
+		return []prefix{{int(call.Args[0].Pos().Offset()), "{ __activate " + file + " || "}, {int(to), "; }"}}
+	}
+
+	return nil
 }
 
 // outputs tell which values of a text may be what a command has printed.

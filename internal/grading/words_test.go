@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rolloutd/rolloutd/internal/grading"
+	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
 // What work prints is one value: no further words of a test, no pattern, no name and no assignment.
@@ -63,5 +64,30 @@ func TestWordsAreUnchanged(t *testing.T) {
 		}
 
 		require.Equal(t, outputs[0], outputs[1], command)
+	}
+}
+
+// A virtual environment of the work is active without a run of its script.
+func TestActivationOfAnEnvironment(t *testing.T) {
+	t.Parallel()
+
+	a := newAttacked(t)
+	a.agent(t, "work", cheat{
+		agent: `cd workdir; mkdir -p .venv/bin; printf '#!/bin/sh\necho $VIRTUAL_ENV' > .venv/bin/where; chmod +x .venv/bin/where; echo 'touch /verifier/logs/mine' > .venv/bin/activate`,
+	})
+
+	const active = `; test "$(where)" = /home/user/workdir/.venv && test ! -e $VERIFIER_DIR/mine`
+
+	v := rollout.Verifier{
+		Files: map[string]string{"own/bin/activate": "own=yes$#\n"},
+		Commands: []string{
+			"source .venv/bin/activate" + active, ". ~/workdir/.venv/bin/activate" + active, "cd .venv; source \"$PWD/bin/activate\"" + active, "cd .venv; source bin/activate" + active, "PATH=; . .venv/bin/activate && test -n $VIRTUAL_ENV && test ! -e $VERIFIER_DIR/mine",
+			"source .venv/bin/activate; deactivate; ! where", "! source none/bin/activate", "set -eu; . \"$PWD/.venv/bin/activate\" > /dev/null && where | grep venv", "set -- a b; . $TESTS_DIR/own/bin/activate; test $own = yes2", "if ! . .venv/bin/activate; then exit 1; fi",
+			"run-as-agent true; source .venv/bin/activate; test ! -e $VERIFIER_DIR/mine",
+		},
+	}
+
+	for _, result := range a.grade(t, "work", 0, style{verifier: v}, time.Minute).Commands {
+		require.Zero(t, result.ExitCode, "%+v", result)
 	}
 }

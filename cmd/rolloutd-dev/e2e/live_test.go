@@ -2,6 +2,9 @@ package e2e
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -74,6 +77,48 @@ func TestLiveGrading(t *testing.T) {
 			require.Contains(t, result.Grading.Notes[0], c.note)
 		})
 	}
+}
+
+// modelService is a server that answers with what the model says.
+const modelService = `
+import http.server, json, urllib.request
+class Asker(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        body = json.dumps({"model": "m", "messages": [{"role": "user", "content": "answer the tests"}]}).encode()
+        request = urllib.request.Request("http://127.0.0.1:7000/v1/chat/completions", body, {"Content-Type": "application/json"})
+        try:
+            answer = urllib.request.urlopen(request).read()
+        except OSError as e:
+            answer = str(e).encode()
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(answer)
+http.server.ThreadingHTTPServer(("127.0.0.1", 8080), Asker).serve_forever()
+`
+
+// The model answers the agent, and not the tests: its services reach it no longer.
+func TestModelOfLiveGrading(t *testing.T) {
+	t.Parallel()
+
+	folder := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "step.py"), []byte(stepAgent), 0o644))
+	config := configFile(t, "agents:\n  - name: looper\n    folder: "+folder+"\n    command: [bash, -c, \"python3 {dir}/step.py loop\"]\n")
+	srv := startDev(t, devOptions{flags: []string{"--config", config}, script: `
+- {match: answer the tests, turns: [{text: forty-two}]}
+- match: serve answers
+  turns:
+    - tool_calls: [{name: bash, arguments: {command: "cd ~/workdir; python3 asker.py > /dev/null 2>&1 & for i in $(seq 50); do python3 ask.py && break; sleep 0.1; done"}}]
+    - text: Done.
+`})
+
+	got := runRollout(t, srv.url, args{
+		"instruction": "serve answers", "agent": "looper", "endpoint": "scripted", "verifier": args{"grade": rollout.GradeLive},
+		"upload_files": args{"asker.py": modelService, "ask.py": strings.TrimSuffix(strings.TrimPrefix(ask, "python3 -c '"), "'")},
+		"verify":       []string{ask, ask + " | grep forty-two"},
+	})
+	require.Equal(t, rollout.Completed, got.Outcome, deref(got.Error))
+	require.Equal(t, 0.5, *got.Reward, "%+v", got.VerifyResults)
+	require.Len(t, got.ProxyTurns, 3)
 }
 
 // Connections to services are whole: large answers, ends of one direction, IPv6, and services that begin to listen while

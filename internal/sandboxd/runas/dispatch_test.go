@@ -34,6 +34,7 @@ func TestDispatch(t *testing.T) {
 		"python3 link.py": "work work", "python3 -W ignore x.py": "work work", "git diff --exit-code": "work work", "mkdir build": "work work",
 		"chmod +x run.sh": "work work", "tee out.txt": "work work", "pip install x.py": "work work", "python3 -u x.py": "work work",
 		"awk -f x.py": "work work", "sed -nf run.sh /verifier/tests/in": "work work", "gawk -frun.sh x": "work work", "sed --file=run.sh": "work work",
+		"jq -rf run.sh /verifier/tests/in": "work work", "jq -L sub .": "work work",
 		"/usr/bin/mawk -v a=1 --file run.sh": "work work", "node sub": "work work", "bash -e run.sh": "work work",
 
 		// The verifier's.
@@ -41,7 +42,7 @@ func TestDispatch(t *testing.T) {
 		"/usr/bin/python3 /verifier/tests/check.py x.py": "verifier verifier", "python3 -m pytest -q /verifier/tests": "verifier verifier",
 		"pytest /verifier/tests": "verifier verifier", "python3 -m unittest discover -s /verifier/tests": "verifier verifier",
 		"gcc -o new /verifier/tests/main.c": "verifier verifier", "grep -q x out.txt": "verifier verifier", "diff a b": "verifier verifier",
-		"awk -F: x.py out.txt": "verifier verifier", "sed -n -e p x.py": "verifier verifier", "awk -f /verifier/tests/a.awk x.py": "verifier verifier",
+		"awk -F: x.py out.txt": "verifier verifier", "sed -n -e p x.py": "verifier verifier", "jq -r .f x.py": "verifier verifier", "awk -f /verifier/tests/a.awk x.py": "verifier verifier",
 		"sed -ibak -e f run.sh": "verifier verifier", "awk -f absent": "verifier verifier",
 		"timeout 5 ./prog": "verifier verifier", "xargs python3": "verifier verifier", "env -i ./prog": "verifier verifier",
 		"cp out.txt /verifier/logs": "verifier verifier", "mkdir -p /verifier/logs/x": "verifier verifier",

@@ -11,7 +11,7 @@ import (
 var tools = []string{
 	"[", "b2sum", "base32", "base64", "basename", "bc", "cat", "cksum", "cmp", "comm", "cut", "date",
 	"diff", "dirname", "echo", "egrep", "expand", "expr", "false", "fgrep", "file", "fmt", "fold",
-	"grep", "head", "hexdump", "join", "jq", "kill", "ls", "md5sum", "mktemp", "nl", "numfmt", "od",
+	"grep", "head", "hexdump", "join", "kill", "ls", "md5sum", "mktemp", "nl", "numfmt", "od",
 	"paste", "printf", "readlink", "realpath", "rev", "seq", "sha1sum", "sha224sum", "sha256sum",
 	"sha384sum", "sha512sum", "shuf", "sleep", "sort", "stat", "strings", "sum", "tac", "tail", "test", "tr",
 	"true", "uname", "uniq", "wc", "xxd", "yes",
@@ -22,11 +22,12 @@ func IsTool(name string) bool {
 	return slices.Contains(tools, name)
 }
 
-// scripted are tools that may be given a file with a program, which can write files and start others, by one of these
-// options. What follows an option in the same argument is its value.
+// scripted are tools that may be given a file with a program, which can write files and start others, or read the verifier's
+// (jq), by one of these options. What follows an option in the same argument is its value.
 var scripted = map[string]*regexp.Regexp{
 	"awk":  awkScript,
 	"gawk": awkScript,
+	"jq":   regexp.MustCompile(`^(?:-[CMSacehjnrs]*[fL]|--(?:from-file|library-path)(?:=|$))(.*)$`),
 	"mawk": awkScript,
 	"sed":  regexp.MustCompile(`^(?:-[nErsuz]*f|--file(?:=|$))(.*)$`),
 }
