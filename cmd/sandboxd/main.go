@@ -39,10 +39,10 @@ import (
 var version = "dev"
 
 func main() {
-	switch name := filepath.Base(os.Args[0]); {
-	case name == runas.Name:
+	switch {
+	case filepath.Base(os.Args[0]) == runas.Name:
 		os.Exit(runas.Main(os.Args[1:]))
-	case runas.IsShim(name):
+	case runas.IsShim(os.Args[0]):
 		os.Exit(runas.Dispatch(os.Args))
 	}
 

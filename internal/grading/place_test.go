@@ -400,3 +400,34 @@ func TestPythonOfAVirtualEnvironment(t *testing.T) {
 	require.NotNil(t, record.Reward, "%+v", record)
 	require.InDelta(t, 1, *record.Reward, 0, record.Stderr)
 }
+
+// uv takes a shim for a Python, to which it links the one of a virtual environment. That is Python in this environment, also
+// for what a check starts, and runs files of the work with the work.
+func TestPythonLinkedToAShim(t *testing.T) {
+	t.Parallel()
+
+	a := newAttackedOf(t, 256)
+	a.agent(t, "work", cheat{agent: "cd workdir; echo 'print(6 * 7)' > prog.py"})
+
+	const check = `import subprocess, sys
+assert sys.prefix == "/verifier/tests/venv", sys.prefix
+for python in sys.argv[1:] + [sys.executable]:
+    for args in ["-c", "import sys; print(sys.prefix) # /verifier"], ["/verifier/tests/own.py"]:
+        assert subprocess.check_output([python, *args], text=True) == "/verifier/tests/venv\n", (python, args)
+    assert subprocess.check_output([python, "prog.py"], text=True) == "42\n"
+`
+
+	record, err := a.grader.Grade(t.Context(), grading.Job{
+		Target: rollout.Target{RolloutID: "work", Attempt: 1}, Timeout: 10 * time.Minute,
+		Verifier: rollout.Verifier{
+			Script: `set -e; V=$TESTS_DIR/venv; mkdir -p $V/bin; ln -s "$(command -v python3)" $V/bin/python; ln -s python $V/bin/python3
+printf 'home = /verifier/bin\nversion_info = 3\n' > $V/pyvenv.cfg
+cd ~/workdir; $V/bin/python $TESTS_DIR/check.py; $V/bin/python3 -I -c 'import sys; assert sys.prefix == "/verifier/tests/venv"'
+PATH=$V/bin:$PATH; python $TESTS_DIR/check.py python3; python3 $TESTS_DIR/check.py python; echo 1 > $VERIFIER_DIR/reward.txt`,
+			Files: map[string]string{"check.py": check, "own.py": "import sys\nprint(sys.prefix)\n"},
+		},
+	})
+	require.NoError(t, err)
+	require.NotNil(t, record.Reward, "%+v", record)
+	require.InDelta(t, 1, *record.Reward, 0, record.Stderr)
+}

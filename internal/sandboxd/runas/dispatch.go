@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -47,6 +48,11 @@ func Dispatch(argv []string) int {
 	argv = slices.Clone(argv)
 	argv[0] = strings.TrimPrefix(argv[0], Shims+"/")
 
+	link, shim := linkToShim(argv[0])
+	if shim != "" {
+		argv[0] = shim
+	}
+
 	here := surroundingsOf(os.Getenv)
 	if here.belongsToWork(argv) {
 		return Main(here.withInput(here.forWork(argv)))
@@ -59,12 +65,20 @@ func Dispatch(argv []string) int {
 		}
 	}
 
-	return here.execute(here.prepare(argv, os.Environ()))
+	argv, env := here.prepare(argv, os.Environ())
+
+	program := argv[0]
+	if shim != "" {
+		// from which Python finds its virtual environment
+		argv[0], env = link, without(env, shimOfPython)
+	}
+
+	return here.execute(program, argv, env)
 }
 
 // execute executes a program of the verifier's.
-func (s surroundings) execute(argv, env []string) int {
-	program, err := lookPath(argv[0])
+func (s surroundings) execute(name string, argv, env []string) int {
+	program, err := lookPath(name)
 	if err == nil {
 		err = unix.Exec(program, argv, env)
 	}
@@ -73,7 +87,7 @@ func (s surroundings) execute(argv, env []string) int {
 		err = fmt.Errorf("%s is in a folder of the work, from which the verifier runs nothing", program)
 	}
 
-	fmt.Fprintf(os.Stderr, "%s: %v\n", argv[0], err)
+	fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
 
 	if errors.Is(err, fs.ErrNotExist) {
 		return notFound
@@ -82,22 +96,69 @@ func (s surroundings) execute(argv, env []string) int {
 	return notStarted
 }
 
-// lookPath finds a program in PATH, beside Shims.
+// lookPath finds a program in PATH, beside Shims and links to them.
 func lookPath(name string) (string, error) {
 	if strings.Contains(name, "/") {
 		return name, nil
 	}
 
-	for folder := range strings.SplitSeq(cmp.Or(os.Getenv("PATH"), wire.SystemPath), ":") {
-		path := filepath.Join(folder, name)
-
-		st, err := os.Stat(path)
-		if folder != Shims && err == nil && !st.IsDir() && unix.Access(path, unix.X_OK) == nil {
+	for path := range programsOf(name) {
+		if shimOf(path) == "" {
 			return path, nil
 		}
 	}
 
 	return "", fs.ErrNotExist
+}
+
+// programsOf are the programs of a name in PATH, in its order, beside Shims.
+func programsOf(name string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for folder := range strings.SplitSeq(cmp.Or(os.Getenv("PATH"), wire.SystemPath), ":") {
+			path := filepath.Join(folder, name)
+
+			st, err := os.Stat(path)
+			if folder != Shims && err == nil && !st.IsDir() && unix.Access(path, unix.X_OK) == nil && !yield(path) {
+				return
+			}
+		}
+	}
+}
+
+// linkToShim returns the link by which this program was started, and the name of the shim to which it leads; "": by none. uv
+// takes a shim for a Python, to which it links the one of a virtual environment.
+func linkToShim(name string) (link, shim string) {
+	if strings.Contains(name, "/") {
+		return name, shimOf(name)
+	}
+
+	for path := range programsOf(name) {
+		return path, shimOf(path)
+	}
+
+	return "", ""
+}
+
+// shimOf returns the name of the shim to which a path leads; "": to none.
+func shimOf(path string) string {
+	for range maxLinks {
+		if filepath.Dir(path) == Shims {
+			return filepath.Base(path)
+		}
+
+		target, err := os.Readlink(path)
+		if err != nil {
+			return ""
+		}
+
+		if !filepath.IsAbs(target) {
+			target = filepath.Join(filepath.Dir(path), target)
+		}
+
+		path = target
+	}
+
+	return ""
 }
 
 // surroundings are what a decision depends on, beside the program and its arguments.

@@ -65,8 +65,14 @@ func makePythonHook() error {
 	return os.WriteFile(filepath.Join(PythonHooks, "sitecustomize.py"), pythonHook, 0o644)
 }
 
-// IsShim reports whether this program was started by a name of Shims.
-func IsShim(name string) bool {
-	to, err := os.Readlink(filepath.Join(Shims, name))
-	return err == nil && to == Program
+// IsShim reports whether this program was started by a name of Shims, or by a link that leads there.
+func IsShim(program string) bool {
+	to, err := os.Readlink(filepath.Join(Shims, filepath.Base(program)))
+	if err == nil && to == Program {
+		return true
+	}
+
+	_, shim := linkToShim(program)
+
+	return shim != ""
 }
