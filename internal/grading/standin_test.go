@@ -255,7 +255,7 @@ func TestRunnerInAFolderOfTheWork(t *testing.T) {
 	}{
 		{"/app/venv/bin/pytest $TESTS_DIR/test_a.py", "/app/venv/bin/pytest is in a folder of the work"},
 		{"cd venv; timeout 60 bin/pytest $TESTS_DIR/test_a.py", "bin/pytest is in a folder of the work"},
-		{". venv/bin/activate; pytest $TESTS_DIR/test_a.py", "/app/venv/bin/pytest is in a folder of the work"},
+		{". venv/bin/activate; pytest $TESTS_DIR/test_a.py", "/venv/bin/pytest is in a folder of the work"},
 		{"PATH=/app/venv/bin:$PATH; pytest $TESTS_DIR", "/app/venv/bin/pytest is in a folder of the work"},
 		{"uv run pytest $TESTS_DIR", "uv: error: Failed to query Python interpreter at `/app/venv/bin/python`"},
 
