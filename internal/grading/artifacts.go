@@ -195,7 +195,12 @@ func (g *Grader) saveArtifact(
 
 	defer content.Close()
 
-	ref, err := g.Store.Put(ctx, key, io.LimitReader(exclude(content, a.Exclude), most+1))
+	kept, err := exclude(content, a.Exclude)
+	if err != nil {
+		return a, 0, err
+	}
+
+	ref, err := g.Store.Put(ctx, key, io.LimitReader(kept, most+1))
 	if err != nil {
 		return a, 0, err
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/rolloutd/rolloutd/internal/driver"
 	"github.com/rolloutd/rolloutd/internal/driver/local"
+	"github.com/rolloutd/rolloutd/internal/fault"
 	"github.com/rolloutd/rolloutd/internal/grading"
 	"github.com/rolloutd/rolloutd/internal/image"
 	"github.com/rolloutd/rolloutd/internal/rollout"
@@ -227,4 +228,20 @@ func TestArtifacts(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What is left out is bounded too: a file with holes may claim any size.
+func TestExcludedIsBounded(t *testing.T) {
+	t.Parallel()
+
+	var header bytes.Buffer
+
+	w := tar.NewWriter(&header)
+	require.NoError(t, w.WriteHeader(&tar.Header{Name: "src/c.pyc", Typeflag: tar.TypeReg, Mode: 0o600, Size: 1 << 50}))
+
+	kept, err := grading.Exclude(&header, []string{"*.pyc"})
+	require.NoError(t, err)
+
+	_, err = io.ReadAll(kept)
+	require.Equal(t, fault.OutOfDisk, fault.KindOf(err), err)
 }

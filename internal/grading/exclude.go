@@ -4,34 +4,60 @@ import (
 	"archive/tar"
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
-	"path"
-	"slices"
+	"regexp"
 	"strings"
+
+	"mvdan.cc/sh/v3/pattern"
+
+	"github.com/rolloutd/rolloutd/internal/fault"
 )
+
+// maxExcludedBytes bounds what is read of an artifact to leave it out.
+const maxExcludedBytes = 16 << 30
 
 // excluding is a tar without the entries that patterns name, and without hard links to these.
 type excluding struct {
-	patterns []string
+	excluded *regexp.Regexp
 	from     *tar.Reader
 	to       *tar.Writer
 
 	// what to has written and nobody has read
 	buffer bytes.Buffer
 	done   bool
+
+	// bytes that may still be left out
+	left int64
 }
 
 // exclude leaves entries out of a tar. A pattern means what it does for tar's option --exclude: it matches a file or folder
-// of its name at any depth, or a part of a path, and all below it.
-func exclude(content io.Reader, patterns []string) io.Reader {
+// of its name at any depth, or a part of a path, and all below it; its wildcards match slashes too.
+func exclude(content io.Reader, patterns []string) (io.Reader, error) {
 	if len(patterns) == 0 {
-		return content
+		return content, nil
 	}
 
-	e := &excluding{patterns: patterns, from: tar.NewReader(content)}
+	var any []string
+
+	for _, p := range patterns {
+		text, err := pattern.Regexp(strings.TrimSuffix(p, "/"), 0)
+		if err != nil {
+			return nil, fmt.Errorf("leave out %q: %w", p, err)
+		}
+
+		any = append(any, "(?:"+text+")")
+	}
+
+	excluded, err := regexp.Compile("(?:^|/)(?:" + strings.Join(any, "|") + ")(?:/|$)")
+	if err != nil {
+		return nil, fmt.Errorf("leave out %q: %w", patterns, err)
+	}
+
+	e := &excluding{excluded: excluded, from: tar.NewReader(content), left: maxExcludedBytes}
 	e.to = tar.NewWriter(&e.buffer)
 
-	return e
+	return e, nil
 }
 
 // Read implements io.Reader.
@@ -67,33 +93,14 @@ func (e *excluding) more() error {
 			return err
 		}
 
-		if !e.excludes(h.Name) && !(h.Typeflag == tar.TypeLink && e.excludes(h.Linkname)) {
+		isLink := h.Typeflag == tar.TypeLink
+		if !e.excluded.MatchString(h.Name) && !(isLink && e.excluded.MatchString(h.Linkname)) {
 			return e.to.WriteHeader(h)
 		}
-	}
-}
 
-// excludes reports whether a pattern matches an entry or a folder above it, from any folder on.
-func (e *excluding) excludes(name string) bool {
-	parts := strings.Split(path.Clean(name), "/")
-
-	for end := 1; end <= len(parts); end++ {
-		for begin := range end {
-			if slices.ContainsFunc(e.patterns, func(p string) bool { return matchesPath(p, strings.Join(parts[begin:end], "/")) }) {
-				return true
-			}
+		// a file with holes may claim any size
+		if e.left -= h.Size; e.left < 0 {
+			return fault.New(fault.OutOfDisk, "what is left out of the artifacts has more than %d bytes", int64(maxExcludedBytes))
 		}
 	}
-
-	return false
-}
-
-// matchesPath reports whether a pattern matches a path. Its wildcards match slashes too.
-func matchesPath(pattern, name string) bool {
-	const slash = "\x00"
-
-	pattern = strings.ReplaceAll(strings.TrimSuffix(pattern, "/"), "/", slash)
-	ok, _ := path.Match(pattern, strings.ReplaceAll(name, "/", slash))
-
-	return ok
 }

@@ -1,6 +1,10 @@
 package grading
 
-import "github.com/rolloutd/rolloutd/internal/rollout"
+import (
+	"io"
+
+	"github.com/rolloutd/rolloutd/internal/rollout"
+)
 
 // ParseReward exports parseReward for its table test and for fuzzing.
 func ParseReward(text string, v rollout.Verifier) (float64, string) { return parseReward(text, v) }
@@ -12,6 +16,11 @@ func ParseRewards(text string, v rollout.Verifier) (map[string]float64, float64,
 
 // ParseTurnRewards exports parseTurnRewards.
 func ParseTurnRewards(text string) ([]rollout.TurnReward, error) { return parseTurnRewards(text) }
+
+// Exclude exports exclude.
+func Exclude(content io.Reader, patterns []string) (io.Reader, error) {
+	return exclude(content, patterns)
+}
 
 // CommandArgs exports commandArgs.
 func CommandArgs(command string) []string { return commandArgs(command) }

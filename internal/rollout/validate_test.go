@@ -121,7 +121,7 @@ func TestSpecValidate(t *testing.T) {
 			verifierImage(rollout.Verifier{Exclude: map[string][]string{"/app": {"*"}}}), "verifier.exclude[\"/app\"]", "must be one of verifier.artifacts",
 		},
 		"no pattern": {
-			verifierImage(rollout.Verifier{Artifacts: []string{"/app"}, Exclude: map[string][]string{"/app": {"["}}}),
+			verifierImage(rollout.Verifier{Artifacts: []string{"/app"}, Exclude: map[string][]string{"/app": {"/"}}}),
 			"verifier.exclude[\"/app\"]", "must be patterns such as",
 		},
 		"artifact of a system": {artifact("/etc/passwd"), "verifier.artifacts", "outside the folders of the system"},

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"mvdan.cc/sh/v3/pattern"
+
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
@@ -345,9 +347,9 @@ func (v Verifier) validExclude() error {
 		case len(patterns) > maxExclude:
 			return fault.Field(field, "must have at most %d patterns, got %d", maxExclude, len(patterns))
 		default:
-			for _, pattern := range patterns {
-				if _, err := path.Match(pattern, ""); pattern == "" || len(pattern) > maxPattern || err != nil {
-					return fault.Field(field, "must be patterns such as *.pyc of at most %d bytes, got %.100q", maxPattern, pattern)
+			for _, p := range patterns {
+				if _, err := pattern.Regexp(p, 0); strings.Trim(p, "/") == "" || len(p) > maxPattern || err != nil {
+					return fault.Field(field, "must be patterns such as *.pyc of at most %d bytes, got %.100q", maxPattern, p)
 				}
 			}
 		}
