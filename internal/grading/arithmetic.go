@@ -1,6 +1,7 @@
 package grading
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -12,12 +13,12 @@ import (
 // author's text is changed there: what a command prints loses the characters that can begin a command, and a variable whose
 // value has one of them makes the arithmetic fail. So does what a command prints that can be a name or an assignment.
 
-// plainValues defines what guards use. Of letters only those of hexadecimal numbers are digits.
-const plainValues = "__runs='[[$\x60]'; __harmless='[^[$\x60]'; __digits='[^[$\x60=_" + lettersOfNames + "]'; " +
-	`__plain() { printf %s "${*//$__runs/}"; }; __number() { set -- "${*//$__runs/}"; [[ ${1//$__digits/} ]] && set -- 9z; printf %s "$1"; }; ` +
+// plainValues defines what guards use. After the # of a base letters are digits; of other letters a value has those of 0x1F
+// alone, and no variable those, since any of them may be a name.
+const plainValues = "__runs='[[$\x60]'; __harmless='[^[$\x60]'; __letterless='[^[$\x60=_a-zA-Z]'; __digits='[0-9a-zA-Z@_]'; " +
+	`__plain() { printf %s "${*//$__runs/}"; }; __digits() { [[ $* =~ ^[0-9a-zA-Z@_]*$ ]] && printf %s "$*" || printf 9z; }; ` +
+	`__number() { [[ $* =~ ^[[:blank:]]*-?0[xX][0-9a-fA-F]+$ || -z ${*//$__letterless/} ]] && printf %s "$*" || printf 9z; }; ` +
 	boundedWords + activation
-
-const lettersOfNames = "ghijklmnopqrstuvwyzGHIJKLMNOPQRSTUVWYZ"
 
 // comparisons are the operators of [[ whose operands are arithmetic.
 var comparisons = []syntax.BinTestOperator{
@@ -114,22 +115,35 @@ func (a arithmetic) guardsOf(expression syntax.Node) []prefix {
 	values := a.collect(expression, &used)
 	all := make([]prefix, 0, len(used.read)+len(values))
 
-	slices.Sort(used.read)
+	slices.SortFunc(used.read, func(a, b variable) int { return cmp.Compare(a.name, b.name) })
 
-	for _, name := range slices.Compact(used.read) {
-		all = append(all, prefix{int(expression.Pos().Offset()), a.guardOf(name)})
+	for _, v := range slices.Compact(used.read) {
+		all = append(all, prefix{int(expression.Pos().Offset()), a.guardOf(v)})
 	}
 
 	return append(all, values...)
 }
 
 // guardOf is a text that makes arithmetic fail which it precedes if the variable has a value that may not be evaluated.
-func (a arithmetic) guardOf(name string) string {
-	if bare, _, _ := strings.Cut(name, "["); a.subscript || !a.names[bare] {
-		return "${" + name + "//$__harmless/}"
+func (a arithmetic) guardOf(v variable) string {
+	if bare, _, _ := strings.Cut(v.name, "["); a.subscript || !a.names[bare] {
+		return "${" + v.name + "//$__harmless/}"
 	}
 
-	return "${" + name + ":+9${" + name + "//$__digits/},}"
+	allowed := "$__letterless"
+	if v.based {
+		allowed = "$__digits"
+	}
+
+	return "${" + v.name + ":+9${" + v.name + "//" + allowed + "/},}"
+}
+
+// variable is a variable in an expression.
+type variable struct {
+	name string
+
+	// it follows the # of a base
+	based bool
 }
 
 // variables are those of an expression.
@@ -138,14 +152,14 @@ type variables struct {
 	assigned []string
 
 	// read before
-	read []string
+	read []variable
 }
 
 // add adds a variable that is read. One that the expression has set has a number, and may be unset before. A read of RANDOM
 // changes what the next one gives.
-func (v *variables) add(name string) {
+func (v *variables) add(name string, based bool) {
 	if name != "RANDOM" && !slices.Contains(v.assigned, name) {
-		v.read = append(v.read, name)
+		v.read = append(v.read, variable{name, based})
 	}
 }
 
@@ -164,21 +178,21 @@ func (a arithmetic) collect(expression syntax.Node, used *variables) []prefix {
 			}
 		case *syntax.Lit:
 			if syntax.ValidName(n.Value) {
-				used.add(n.Value)
+				used.add(n.Value, false)
 			}
 		case *syntax.ParamExp:
 			offset := int(n.Pos().Offset())
 
 			switch {
 			case a.text[offset] != '$':
-				used.add(n.Param.Value + "[*]")
+				used.add(n.Param.Value+"[*]", false)
 
 				values = append(values, a.guardsOfKeys(n.Index)...)
 			case isNumber(n):
 			case n.Excl || n.Index != nil || n.Slice != nil || n.Repl != nil || n.Exp != nil:
 				values = append(values, guardsOfValue(n, "__plain")...)
 			default:
-				used.add(n.Param.Value)
+				used.add(n.Param.Value, a.isBased(n))
 			}
 
 			return false
@@ -202,7 +216,17 @@ func (a arithmetic) ofCommand(n *syntax.CmdSubst) string {
 		return "__plain"
 	}
 
+	if a.isBased(n) {
+		return "__digits"
+	}
+
 	return "__number"
+}
+
+// isBased reports whether a value follows the # of a base, as in 16#$n.
+func (a arithmetic) isBased(n syntax.Node) bool {
+	at := int(n.Pos().Offset())
+	return at > 0 && a.text[at-1] == '#'
 }
 
 // guardsOfKeys are those of a subscript.

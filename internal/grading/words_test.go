@@ -23,12 +23,13 @@ func TestOutputIsOneValue(t *testing.T) {
 		"[[ 42 == $(cat out | xargs) ]]", "n=$(cat out | xargs); [[ 42 = $n ]]", "read -r n < out; m=$n; [[ 42 == $m ]]", "case 42 in $(cat out | xargs)) ;; *) false ;; esac",
 		"want=42; [[ $(cat out) -eq $want ]]", "want=42; n=$(cat out); [[ $n -eq want ]]", "want=42; n=$(cat out); (( n == want ))", "mapfile -t n < out; want=42; (( ${n} == want ))",
 		"want=42; n=$(cat out); m=$(( n + 0 )); [ $m = 42 ]", "n=$(cat out); ok=0; (( n == 42 )) && ok=1; [ $ok = 1 ]", "declare -i n; n=$(cat out); [ $n = 42 ]",
+		"b=42; [[ $(cat out) -eq $b ]]", "b=42; n=$(cat out); (( n == b ))", "b=42; n=$(cat out); (( $n == $b ))", "b=42; n=$(cat out | xargs); (( 10#$n == b ))",
 		"want=42; local_n() { local -i n=$(cat out); [ $n = $want ]; }; local_n",
 	}
 
 	for n, c := range []string{
 		"echo ' 42 ' > out",
-		"echo 1 = 1 -o 1 > out", "echo '*' > out", "echo want > out", "echo want=42 > out", "echo n=42 > out", "echo ok=1 > out", "echo '[42]*' > out",
+		"echo 1 = 1 -o 1 > out", "echo '*' > out", "echo want > out", "echo want=42 > out", "echo n=42 > out", "echo ok=1 > out", "echo '[42]*' > out", "echo b > out", "echo 0+b > out",
 	} {
 		id := "work" + string(rune('a'+n))
 		a.agent(t, id, cheat{agent: "cd workdir; " + c})
@@ -50,7 +51,7 @@ func TestWordsAreUnchanged(t *testing.T) {
 		`(set -e; x=3; [ $x = 4 ]; echo not here); echo $?`, `n=5; __n=$(echo 5); test $n -eq $__n; echo $?`, `x=$(echo a b); if [ $x = a ]; then echo 1; else echo $?; fi 2> /dev/null`,
 		`p='a*'; [[ abc == $p ]]; echo $?`, `[[ abc == a* && $(echo abc) == a* ]]; echo $?`, `p=$(echo 'a*'); [[ abc == $p ]]; echo $?`, `p=$(printf '%s*' a); case abc in $p) echo 1 ;; esac`,
 		`x=$(pwd); [[ $x == "$(pwd)" && $x == $(pwd) && $x != $(pwd)x ]]; echo $?`, `[[ a.b =~ $(echo 'a.b') ]]; echo $?`,
-		"n=$(seq 1); (( n == 1 )); echo $?; (( 1 + $(seq 4 4) == 5 )); echo $?; [[ $(seq 3 3) -eq 3 ]]; echo $?", "n=$(true); [[ $n -eq 0 ]]; echo $?; (( n += 2 )); echo $n", "n=$(printf 0xfF | cat); echo $((n + 1)) $(( -n )) $(( n ? 3 : 4 ))",
+		"n=$(seq 1); (( n == 1 )); echo $?; (( 1 + $(seq 4 4) == 5 )); echo $?; [[ $(seq 3 3) -eq 3 ]]; echo $?", "n=$(true); [[ $n -eq 0 ]]; echo $?; (( n += 2 )); echo $n", "n=$(seq 9 9); echo $((n + 1)) $(( -n )) $(( n ? 3 : 4 ))", "n=$(printf fF | cat); echo $((16#$n)) $(( 16#$(printf 0aF | cat) + $(printf 0xfF | cat) ))",
 		"n=$(seq 7 7); (( x = n, x > 6 && n++ )); echo $x $n; for ((i = 0; i < n; i++)); do :; done; echo $i; (( n = n + 1, n = n + 1 )); echo $n", "read n <<< ' 12 '; echo $((10#$n)) $((n ** 2)) $((!n)) $((n--)) $n",
 		"set -u; n=$(seq 2 2); echo $(( ${n:-0} * n )) $(( n )); (( m = n )); echo $m", "e=$(seq 2 2)+3; echo $((e * 2))", "declare -A m; k=$(echo key | cat); (( m[$k]++ )); echo ${m[key]}", "v=total; f() { (( $1 += 5 )); }; f total; echo $total",
 		"declare -i i=3; i+=4; i=i*2; echo $i; j=$(seq 5 5); i=j+$(seq 2 2); echo $i; local_i() { local -i k=$j; echo $k; }; local_i",
