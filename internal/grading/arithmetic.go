@@ -10,13 +10,13 @@ import (
 
 // Bash evaluates the values in arithmetic once more: [[ $(./prog) -eq 42 ]] and (( n == 42 )) run what work has written that
 // prints or is a[$(command)], as the verifier, and are true if it is n=42, or the name of a variable of the text. So the
-// author's text is changed there: what a command prints loses the characters that can begin a command, and a variable whose
-// value has one of them makes the arithmetic fail. So does what a command prints that can be a name or an assignment.
+// author's text is changed there: a value that can begin a command makes the arithmetic fail, or loses what begins it. So
+// does one that a command has printed and that can be a name or an assignment.
 
 // plainValues defines what guards use. After the # of a base letters are digits; of other letters a value has those of 0x1F
 // alone, and no variable those, since any of them may be a name.
 const plainValues = "__runs='[[$\x60]'; __harmless='[^[$\x60]'; __letterless='[^[$\x60=_a-zA-Z]'; __digits='[0-9a-zA-Z@_]'; " +
-	`__plain() { printf %s "${*//$__runs/}"; }; __digits() { [[ $* =~ ^[0-9a-zA-Z@_]*$ ]] && printf %s "$*" || printf 9z; }; ` +
+	`__plain() { printf %s "${*//$__runs/}"; }; __based() { [[ $* =~ ^[0-9a-zA-Z@_]*$ ]] && printf %s "$*" || printf 9z; }; ` +
 	`__number() { [[ $* =~ ^[[:blank:]]*-?0[xX][0-9a-fA-F]+$ || -z ${*//$__letterless/} ]] && printf %s "$*" || printf 9z; }; ` +
 	boundedWords + activation
 
@@ -126,7 +126,8 @@ func (a arithmetic) guardsOf(expression syntax.Node) []prefix {
 
 // guardOf is a text that makes arithmetic fail which it precedes if the variable has a value that may not be evaluated.
 func (a arithmetic) guardOf(v variable) string {
-	if bare, _, _ := strings.Cut(v.name, "["); a.subscript || !a.names[bare] {
+	// of an array, some other element may be any text
+	if bare, index, _ := strings.Cut(v.name, "["); a.subscript || index == "*]" || !a.names[bare] {
 		return "${" + v.name + "//$__harmless/}"
 	}
 
@@ -185,19 +186,19 @@ func (a arithmetic) collect(expression syntax.Node, used *variables) []prefix {
 
 			switch {
 			case a.text[offset] != '$':
-				used.add(n.Param.Value+"[*]", false)
+				used.add(n.Param.Value+"["+elementOf(n.Index)+"]", false)
 
 				values = append(values, a.guardsOfKeys(n.Index)...)
 			case isNumber(n):
 			case n.Excl || n.Index != nil || n.Slice != nil || n.Repl != nil || n.Exp != nil:
-				values = append(values, guardsOfValue(n, "__plain")...)
+				values = append(values, guardsOfValue(n, a.functionOf(n))...)
 			default:
 				used.add(n.Param.Value, a.isBased(n))
 			}
 
 			return false
 		case *syntax.CmdSubst:
-			values = append(values, guardsOfValue(n, a.ofCommand(n))...)
+			values = append(values, guardsOfValue(n, a.functionOf(n))...)
 			return false
 		case *syntax.ArithmExp:
 			// a number, with guards of its own
@@ -210,14 +211,25 @@ func (a arithmetic) collect(expression syntax.Node, used *variables) []prefix {
 	return values
 }
 
-// ofCommand is the function that guards what a command prints.
-func (a arithmetic) ofCommand(n *syntax.CmdSubst) string {
-	if a.subscript || a.isAuthors(n) {
+// elementOf is the index of an element, if the text has its number; "*": all of them.
+func elementOf(index syntax.ArithmExpr) string {
+	if word, ok := index.(*syntax.Word); ok {
+		if number := word.Lit(); number != "" && strings.Trim(number, "0123456789") == "" {
+			return number
+		}
+	}
+
+	return "*"
+}
+
+// functionOf is the function that guards what a command or an operation on a variable gives.
+func (a arithmetic) functionOf(n syntax.Node) string {
+	if a.subscript || !a.has(n) {
 		return "__plain"
 	}
 
 	if a.isBased(n) {
-		return "__digits"
+		return "__based"
 	}
 
 	return "__number"

@@ -52,14 +52,21 @@ func TestArithmeticIsUnchanged(t *testing.T) {
 		"declare -A m=([k]=2); set -u; (( m[k] += 1 )); echo ${m[k]}", "echo \"$((1 + $(echo $(( 2 * 3 )) ) ))\"", "[[ $(echo ' 3 ') -eq 3 && a < b ]]",
 		"RANDOM=42; echo $((RANDOM % 60)) $((RANDOM % 60))", "n=4; echo $((n > 3 ? n : 0)) $((n ** 2)) $((~n)) $((n++)) $n", "cat <<E\n$((1 + 2))\nE", "(( 0x1F == 31 )); [[ -3 -lt 0 ]]",
 	} {
-		var outputs [2]string
-
-		for i, text := range []string{command, grading.Inserted(command)} {
-			out, err := exec.CommandContext(t.Context(), "bash", "--noprofile", "--norc", "-c", text).CombinedOutput()
-			require.NoError(t, err, "%s: %s", text, out)
-			outputs[i] = string(out)
-		}
-
-		require.Equal(t, outputs[0], outputs[1], command)
+		requireUnchanged(t, command)
 	}
+}
+
+// requireUnchanged requires that bash prints the same for a text with guards as for the text without.
+func requireUnchanged(t *testing.T, command string) {
+	t.Helper()
+
+	var outputs [2]string
+
+	for i, text := range []string{command, grading.Inserted(command)} {
+		out, err := exec.CommandContext(t.Context(), "bash", "--noprofile", "--norc", "-c", text).CombinedOutput()
+		require.NoError(t, err, "%s: %s", text, out)
+		outputs[i] = string(out)
+	}
+
+	require.Equal(t, outputs[0], outputs[1], command)
 }

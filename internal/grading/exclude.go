@@ -38,7 +38,7 @@ func exclude(content io.Reader, patterns []string) (io.Reader, error) {
 		return content, nil
 	}
 
-	var any []string
+	var texts []string
 
 	for _, p := range patterns {
 		text, err := pattern.Regexp(strings.TrimSuffix(p, "/"), 0)
@@ -46,10 +46,10 @@ func exclude(content io.Reader, patterns []string) (io.Reader, error) {
 			return nil, fmt.Errorf("leave out %q: %w", p, err)
 		}
 
-		any = append(any, "(?:"+text+")")
+		texts = append(texts, "(?:"+text+")")
 	}
 
-	excluded, err := regexp.Compile("(?:^|/)(?:" + strings.Join(any, "|") + ")(?:/|$)")
+	excluded, err := regexp.Compile("(?:^|/)(?:" + strings.Join(texts, "|") + ")(?:/|$)")
 	if err != nil {
 		return nil, fmt.Errorf("leave out %q: %w", patterns, err)
 	}

@@ -113,6 +113,7 @@ func outputsOf(file *syntax.File, text string) outputs {
 	// a variable may be set from one that the text sets further below
 	for before := 0; before < len(o.names); {
 		before = len(o.names)
+		authors := o.authorsReads(file)
 
 		syntax.Walk(file, func(n syntax.Node) bool {
 			switch n := n.(type) {
@@ -125,7 +126,9 @@ func outputsOf(file *syntax.File, text string) outputs {
 					o.names[n.Name.Value] = true
 				}
 			case *syntax.CallExpr:
-				o.addRead(n.Args)
+				if !authors[n] {
+					o.addRead(n.Args)
+				}
 			}
 
 			return true
@@ -133,6 +136,54 @@ func outputsOf(file *syntax.File, text string) outputs {
 	}
 
 	return o
+}
+
+// authorsReads finds the commands whose standard input is what the author wrote, such as read in a loop over a table.
+func (o outputs) authorsReads(file *syntax.File) map[*syntax.CallExpr]bool {
+	all := map[*syntax.CallExpr]bool{}
+	mark := func(below syntax.Node, authors bool) {
+		syntax.Walk(below, func(n syntax.Node) bool {
+			if call, ok := n.(*syntax.CallExpr); ok {
+				all[call] = authors
+			}
+
+			return true
+		})
+	}
+
+	// the innermost input counts, which Walk comes to last
+	syntax.Walk(file, func(n syntax.Node) bool {
+		switch n := n.(type) {
+		case *syntax.Stmt:
+			for _, r := range n.Redirs {
+				if authors, ok := o.isAuthorsInput(r); ok {
+					mark(n, authors)
+				}
+			}
+		case *syntax.BinaryCmd:
+			if n.Op == syntax.Pipe || n.Op == syntax.PipeAll {
+				mark(n.Y, o.printsAuthors(n.X))
+			}
+		}
+
+		return true
+	})
+
+	return all
+}
+
+// isAuthorsInput reports whether a redirection gives an input, and whether the author wrote it.
+func (o outputs) isAuthorsInput(r *syntax.Redirect) (authors, ok bool) {
+	switch r.Op {
+	case syntax.Hdoc, syntax.DashHdoc:
+		return r.Hdoc == nil || !o.has(r.Hdoc), true
+	case syntax.WordHdoc:
+		return !o.has(r.Word), true
+	case syntax.RdrIn:
+		return o.isVerifiers(r.Word), true
+	default:
+		return false, false
+	}
 }
 
 // addRead adds the variables that a builtin reads.
@@ -159,6 +210,8 @@ func (o outputs) has(part syntax.Node) bool {
 		case *syntax.CmdSubst:
 			found = found || !o.isAuthors(n)
 			return false
+		case *syntax.ProcSubst:
+			found = true
 		case *syntax.ParamExp:
 			found = found || !n.Length && o.names[n.Param.Value]
 		}
@@ -169,21 +222,20 @@ func (o outputs) has(part syntax.Node) bool {
 	return found
 }
 
-// isAuthors reports whether a command prints only what the author wrote: words of the text, or files of the verifier's.
+// isAuthors reports whether a substitution gives only what the author wrote.
 func (o outputs) isAuthors(n *syntax.CmdSubst) bool {
-	if len(n.Stmts) != 1 {
-		return false
-	}
+	return len(n.Stmts) == 1 && o.printsAuthors(n.Stmts[0])
+}
 
-	s := n.Stmts[0]
-
+// printsAuthors reports whether a command prints only what the author wrote: words of the text, or files of the verifier's.
+func (o outputs) printsAuthors(s *syntax.Stmt) bool {
 	call, ok := s.Cmd.(*syntax.CallExpr)
 	if s.Cmd != nil && !ok {
 		return false
 	}
 
 	if call == nil || len(call.Args) == 0 {
-		return len(s.Redirs) == 1 && s.Redirs[0].Op == syntax.RdrIn && o.isVerifiers(s.Redirs[0].Word)
+		return o.readsAuthors(s)
 	}
 
 	args := call.Args[1:]
@@ -192,14 +244,26 @@ func (o outputs) isAuthors(n *syntax.CmdSubst) bool {
 	case "echo", "printf":
 		return !slices.ContainsFunc(args, func(w *syntax.Word) bool { return o.has(w) })
 	case "cat":
-		return len(args) > 0 && !slices.ContainsFunc(args, func(w *syntax.Word) bool { return !o.isVerifiers(w) })
+		return o.readsAuthors(s) && len(args) == 0 ||
+			len(args) > 0 && !slices.ContainsFunc(args, func(w *syntax.Word) bool { return !o.isVerifiers(w) })
 	default:
 		return false
 	}
 }
 
+// readsAuthors reports whether a command has one redirection, which gives it what the author wrote.
+func (o outputs) readsAuthors(s *syntax.Stmt) bool {
+	if len(s.Redirs) != 1 {
+		return false
+	}
+
+	authors, _ := o.isAuthorsInput(s.Redirs[0])
+
+	return authors
+}
+
 func (o outputs) isVerifiers(file *syntax.Word) bool {
-	return runas.MentionsVerifier(textOf(file, o.text))
+	return runas.MentionsVerifier(textOf(file, o.text)) && !o.has(file)
 }
 
 // quotes returns quotes around the parts of a pattern that a command has printed.

@@ -1,13 +1,11 @@
 package grading_test
 
 import (
-	"os/exec"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rolloutd/rolloutd/internal/grading"
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
@@ -23,7 +21,8 @@ func TestOutputIsOneValue(t *testing.T) {
 		"[[ 42 == $(cat out | xargs) ]]", "n=$(cat out | xargs); [[ 42 = $n ]]", "read -r n < out; m=$n; [[ 42 == $m ]]", "case 42 in $(cat out | xargs)) ;; *) false ;; esac",
 		"want=42; [[ $(cat out) -eq $want ]]", "want=42; n=$(cat out); [[ $n -eq want ]]", "want=42; n=$(cat out); (( n == want ))", "mapfile -t n < out; want=42; (( ${n} == want ))",
 		"want=42; n=$(cat out); m=$(( n + 0 )); [ $m = 42 ]", "n=$(cat out); ok=0; (( n == 42 )) && ok=1; [ $ok = 1 ]", "declare -i n; n=$(cat out); [ $n = 42 ]",
-		"b=42; [[ $(cat out) -eq $b ]]", "b=42; n=$(cat out); (( n == b ))", "b=42; n=$(cat out); (( $n == $b ))", "b=42; n=$(cat out | xargs); (( 10#$n == b ))",
+		"mapfile -t n < out; b=42; (( ${n[0]} == b ))", "mapfile -t n < out; b=42; (( n[0] == b ))", "while read -r p; do read -r p < out; p=${p%% *}; [[ 42 == $p ]] || exit; done <<< 42",
+		"n=$(cat < <(cat out | xargs; : /tests)); [[ 42 == $n ]]", "b=42; [[ $(cat out) -eq $b ]]", "b=42; n=$(cat out); (( n == b ))", "b=42; n=$(cat out); (( $n == $b ))", "b=42; n=$(cat out | xargs); (( 10#$n == b ))",
 		"want=42; local_n() { local -i n=$(cat out); [ $n = $want ]; }; local_n",
 	}
 
@@ -54,17 +53,11 @@ func TestWordsAreUnchanged(t *testing.T) {
 		"n=$(seq 1); (( n == 1 )); echo $?; (( 1 + $(seq 4 4) == 5 )); echo $?; [[ $(seq 3 3) -eq 3 ]]; echo $?", "n=$(true); [[ $n -eq 0 ]]; echo $?; (( n += 2 )); echo $n", "n=$(seq 9 9); echo $((n + 1)) $(( -n )) $(( n ? 3 : 4 ))", "n=$(printf fF | cat); echo $((16#$n)) $(( 16#$(printf 0aF | cat) + $(printf 0xfF | cat) ))",
 		"n=$(seq 7 7); (( x = n, x > 6 && n++ )); echo $x $n; for ((i = 0; i < n; i++)); do :; done; echo $i; (( n = n + 1, n = n + 1 )); echo $n", "read n <<< ' 12 '; echo $((10#$n)) $((n ** 2)) $((!n)) $((n--)) $n",
 		"set -u; n=$(seq 2 2); echo $(( ${n:-0} * n )) $(( n )); (( m = n )); echo $m", "e=$(seq 2 2)+3; echo $((e * 2))", "declare -A m; k=$(echo key | cat); (( m[$k]++ )); echo ${m[key]}", "v=total; f() { (( $1 += 5 )); }; f total; echo $total",
+		"mapfile -t l < <(printf 'name\\n42\\n'); i=1; (( l[1] == 42 )); echo $?; (( l[i] == 42 )); echo $?", "while read -r in p; do [[ $in == $p ]]; echo $?; done <<'E'\nabc a*\nE",
+		"read -r p <<< 'a*'; [[ abc == $p ]]; echo $?", "printf 'abc a*\\n' | while read -r in p; do [[ $in == $p ]]; echo $?; done", "p=$(cat <<'E'\na*\nE\n); [[ abc == $p ]]; echo $?",
 		"declare -i i=3; i+=4; i=i*2; echo $i; j=$(seq 5 5); i=j+$(seq 2 2); echo $i; local_i() { local -i k=$j; echo $k; }; local_i",
 	} {
-		var outputs [2]string
-
-		for i, text := range []string{command, grading.Inserted(command)} {
-			out, err := exec.CommandContext(t.Context(), "bash", "--noprofile", "--norc", "-c", text).CombinedOutput()
-			require.NoError(t, err, "%s: %s", text, out)
-			outputs[i] = string(out)
-		}
-
-		require.Equal(t, outputs[0], outputs[1], command)
+		requireUnchanged(t, command)
 	}
 }
 
