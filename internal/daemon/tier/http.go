@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/rolloutd/rolloutd/internal/network/listen"
@@ -15,8 +16,8 @@ import (
 var ErrStopping = errors.New("the server is stopping")
 
 // ServeHTTP serves h on l until stopped. Requests in flight have half of the stop's budget and are then
-// canceled. WebSockets are canceled by their context, since the standard library does not track them. If l
-// bounds its connections, requests over the bound get 503.
+// canceled, and connections on which no request has come are closed. WebSockets are canceled by their context,
+// since the standard library does not track them. If l bounds its connections, requests over the bound get 503.
 func ServeHTTP(l net.Listener, h http.Handler) Part {
 	return ServeWith(l, h, func(*http.Server) {})
 }
@@ -25,10 +26,14 @@ func ServeHTTP(l net.Listener, h http.Handler) Part {
 func ServeWith(l net.Listener, h http.Handler, configure func(*http.Server)) Part {
 	// canceled by stop
 	ctx, cancel := context.WithCancelCause(context.Background())
+	unused := unusedConns{open: map[net.Conn]struct{}{}}
 	srv := &http.Server{
-		Handler:           readRest(refuseOver(h)),
-		ConnContext:       listen.ConnContext,
-		ConnState:         listen.ConnState,
+		Handler:     readRest(refuseOver(h)),
+		ConnContext: listen.ConnContext,
+		ConnState: func(c net.Conn, s http.ConnState) {
+			listen.ConnState(c, s)
+			unused.note(c, s)
+		},
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    256 << 10, // the edge has a lower limit and its own error
@@ -51,6 +56,7 @@ func ServeWith(l net.Listener, h http.Handler, configure func(*http.Server)) Par
 		}
 
 		cancel(ErrStopping)
+		unused.close()
 
 		if err := srv.Shutdown(stop); err != nil {
 			return errors.Join(err, srv.Close())
@@ -58,6 +64,34 @@ func ServeWith(l net.Listener, h http.Handler, configure func(*http.Server)) Par
 
 		return nil
 	}}
+}
+
+// unusedConns are the open connections on which no request has come. http.Server.Shutdown waits five seconds for
+// each of them. A client has one where it dials and another connection becomes free first.
+type unusedConns struct {
+	mu   sync.Mutex
+	open map[net.Conn]struct{}
+}
+
+func (u *unusedConns) note(c net.Conn, s http.ConnState) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+
+	if s == http.StateNew {
+		u.open[c] = struct{}{}
+	} else {
+		delete(u.open, c)
+	}
+}
+
+func (u *unusedConns) close() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+
+	for c := range u.open {
+		// the client may have closed it
+		_ = c.Close()
+	}
 }
 
 // OwnHost refuses requests whose Host header is not a name of the server. Servers without tokens need it.

@@ -3,6 +3,7 @@ package tier_test
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -143,5 +144,55 @@ func TestSlowStopIsBounded(t *testing.T) {
 		require.ErrorContains(t, err, "stop slow")
 		require.Equal(t, time.Minute, time.Since(begin))
 		require.Equal(t, []string{"start a", "stop a"}, d.lines)
+	})
+}
+
+// piped is a listener with one connection.
+type piped struct {
+	conn   chan net.Conn
+	closed chan struct{}
+	close  func()
+}
+
+func newPiped() (l piped, client net.Conn) {
+	client, served := net.Pipe()
+	l = piped{conn: make(chan net.Conn, 1), closed: make(chan struct{})}
+
+	l.close = sync.OnceFunc(func() { close(l.closed) })
+	l.conn <- served
+
+	return l, client
+}
+
+func (l piped) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conn:
+		return c, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l piped) Close() error   { l.close(); return nil }
+func (l piped) Addr() net.Addr { return &net.TCPAddr{} }
+
+// A connection without a request is no reason to report that the server does not stop.
+func TestUnusedConnectionsDoNotHoldUpTheStop(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l, client := newPiped()
+		server := tier.Tier{Name: "server", Start: func(_ context.Context, parts *tier.Parts) error {
+			parts.Add(tier.ServeHTTP(l, http.NotFoundHandler()))
+			return nil
+		}}
+
+		ctx, cancel := context.WithCancel(t.Context())
+		require.NoError(t, tier.Run(ctx, quiet(), []tier.Tier{server}, func() {
+			synctest.Wait()
+			cancel()
+		}))
+
+		_, err := client.Read(make([]byte, 1))
+		require.ErrorIs(t, err, io.EOF)
 	})
 }
