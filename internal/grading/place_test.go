@@ -378,6 +378,71 @@ with tempfile.TemporaryDirectory() as d, tempfile.NamedTemporaryFile("w") as sec
 	require.InDelta(t, 1, *record.Reward, 0, "%+v", record)
 }
 
+// A program of the work replaces, moves and removes the temporary files that a check names to it, as a program that saves
+// its file under another name and renames it does. Beside a file that nothing names it can remove nothing.
+func TestTemporaryFilesAreReplaced(t *testing.T) {
+	t.Parallel()
+
+	a := newAttacked(t)
+	if !a.separate {
+		t.Skip("an ordinary user has no further user ids")
+	}
+
+	const (
+		agent = `cd workdir
+cat > save.py <<'END'
+import os, sys
+with open(sys.argv[1] + ".new", "w") as f: f.write(open(sys.argv[1]).read() + "saved\n")
+os.replace(sys.argv[1] + ".new", sys.argv[1])
+END
+cat > tidy.py <<'END'
+import os, sys
+top = sys.argv[1]
+os.mkdir(top + "/all")
+for name in "a", "b": os.rename(f"{top}/{name}/{name}.txt", f"{top}/all/{name}.txt"); os.rmdir(f"{top}/{name}")
+os.rename(top + "/kept", top + "/all/kept")
+END
+cat > spoil.py <<'END'
+import os, sys
+for name in sys.stdin.read().split():
+    for spoil in lambda: open(name, "w").close(), lambda: os.rename(name, name + ".old"), lambda: os.remove(name):
+        try: spoil()
+        except OSError: print("refused")
+END`
+		check = `import os, subprocess, sys, tempfile
+def run(*argv, **more): return subprocess.run(argv, stdout=subprocess.PIPE, text=True, check=True, **more).stdout
+def write(path, text):
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    open(path, "w").write(text)
+with tempfile.TemporaryDirectory() as d:
+    write(d + "/db", "made\n")
+    for n in 1, 2:
+        run("python3", "save.py", d + "/db")
+        assert open(d + "/db").read() == "made\nsaved\n" * n
+        write(d + "/db", "made\nsaved\nmade\n")
+with tempfile.TemporaryDirectory() as d:
+    for name in "a/a.txt", "b/b.txt", "kept/deep/c.txt": write(d + "/" + name, name)
+    run("python3", "tidy.py", d)
+    assert sorted(os.listdir(d)) == ["all"] and sorted(os.listdir(d + "/all")) == ["a.txt", "b.txt", "kept"]
+with tempfile.TemporaryDirectory() as d:
+    write(d + "/in", "")
+    run("python3", "save.py", d + "/in")
+    write(d + "/deep/in", ""); write(d + "/deep/want", "42")
+    for name in "/deep/want", "/deep":
+        assert run("python3", "spoil.py", d + "/deep/in", input=d + name) == "refused\n" * 3, name
+    assert open(d + "/deep/want").read() == "42"
+`
+	)
+
+	a.agent(t, "replaces", cheat{agent: agent})
+
+	v := commands("python3 $TESTS_DIR/check.py")
+	v.Files = map[string]string{"check.py": check}
+	record := a.grade(t, "replaces", 0, style{verifier: v}, time.Minute)
+	require.NotNil(t, record.Reward, "%+v", record)
+	require.InDelta(t, 1, *record.Reward, 0, "%+v", record)
+}
+
 // Python finds the packages of a virtual environment in its PATH, as an image may set it, and starts what a check gives it
 // through its shim.
 func TestPythonOfAVirtualEnvironment(t *testing.T) {
