@@ -114,7 +114,7 @@ func (r *run) endPhase(ctx workflow.Context, c cause) {
 	switch {
 	case r.cause.set():
 		return
-	case r.finished:
+	case r.finished, c.overdue && r.gradesOverdue():
 		r.late = c
 		return
 	}
@@ -133,6 +133,17 @@ func (r *run) endPhase(ctx workflow.Context, c cause) {
 	stop := r.stop
 
 	workflow.Go(ctx, func(ctx workflow.Context) { r.endAgent(ctx, c, stop) })
+}
+
+// gradesOverdue reports whether the current attempt is graded after the rollout's deadline: how long its agent worked, and how
+// long its verifier runs, is the policy's choice, which could so avoid a 0. The limits of the verifier bound the grading. It was
+// ended in runs of an earlier build.
+func (r *run) gradesOverdue() bool {
+	if r.current == nil || r.current.agent == nil {
+		return false
+	}
+
+	return workflow.GetVersion(r.ctx, "grade-overdue", workflow.DefaultVersion, 1) != workflow.DefaultVersion
 }
 
 // endAgent stops the agent by AbortAgent: RunAgent then saves the transcript and returns by itself. Only if

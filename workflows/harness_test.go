@@ -47,6 +47,9 @@ type testEnv struct {
 	// duration of RunAgent on the workflow's clock
 	agentTime time.Duration
 
+	// duration of RunVerifier on the workflow's clock
+	verifyTime time.Duration
+
 	// duration of HoldSandbox on the workflow's clock
 	holdTime  time.Duration
 	collected []activities.CollectInput
@@ -147,6 +150,10 @@ func (w *testEnv) mock() {
 		call := w.env.OnActivity(name, mock.Anything, mock.Anything)
 		if name == "RunAgent" {
 			call = call.After(w.agentTime)
+		}
+
+		if name == "RunVerifier" {
+			call = call.After(w.verifyTime)
 		}
 
 		if name == "HoldSandbox" {

@@ -2,6 +2,7 @@ package workflows_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -247,6 +248,41 @@ func TestCloseFails(t *testing.T) {
 	w := newTestEnv(t)
 	w.closing = fail(99, fault.Invalid, w.closing)
 	require.Equal(t, rollout.Completed, w.run(t, spec()).Outcome)
+}
+
+// Work whose agent has ended is graded after the rollout's time limit, too: a policy could else take all its time, and let its
+// verifier run as long as it may, to have no grade. No further attempt begins.
+func TestRolloutBoundDuringGrading(t *testing.T) {
+	t.Parallel()
+
+	for name, c := range map[string]struct {
+		err     error
+		outcome rollout.Outcome
+		reward  *float64
+	}{
+		"graded":           {nil, rollout.Completed, new(float64)},
+		"the host is lost": {fault.New(fault.SandboxLost, "gone"), rollout.InfraFailed, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			w := newTestEnv(t)
+			w.verifyTime = 10 * time.Minute
+			w.verify = func(context.Context, activities.VerifyInput) (activities.Grade, error) {
+				return activities.Grade{}, failure.Final(c.err)
+			}
+
+			s := spec()
+			s.Limits = rollout.Limits{
+				Setup: time.Minute, Agent: 5 * time.Minute, Verifier: time.Minute, Collect: time.Minute, Rollout: 8 * time.Minute,
+			}
+
+			sum := w.run(t, s)
+			require.Equal(t, c.outcome, sum.Outcome, sum.Error)
+			require.Equal(t, c.reward, sum.Reward)
+			require.Equal(t, 1, strings.Count(strings.Join(w.calls, " "), "CreateSandbox"))
+		})
+	}
 }
 
 // The rollout's own time limit includes all activities. If infrastructure uses it up, the outcome is infra_failed.

@@ -144,7 +144,13 @@ func (r *run) run() (rollout.Summary, error) {
 	var a *attempt
 
 	for {
-		switch a = r.attempt(a); {
+		a = r.attempt(a)
+		if (a.decision.next || a.decision.retry) && !r.cause.set() {
+			// the deadline, if it passed while the attempt was graded
+			r.cause = r.late
+		}
+
+		switch {
 		case a.decision.next:
 		case a.decision.retry:
 			r.log.Warn("attempt lost to infrastructure", "attempt", a.target.Attempt, "error", a.decision.text)
