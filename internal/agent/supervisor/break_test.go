@@ -207,11 +207,12 @@ func (l unstoppableAgent) Attach(context.Context, agent.Env, agent.Job) (agent.R
 
 func (l unstoppableAgent) Stop(context.Context) error { return l.stop }
 
-// Processes that take long to die do not change the agent's outcome; grading kills them again.
+// Processes that take long to die, or that the agent keeps from being killed, do not change its outcome; grading kills them
+// again.
 func TestAgentThatTakesLongToDie(t *testing.T) {
 	t.Parallel()
 
-	for kind, decided := range map[fault.Kind]bool{fault.Timeout: true, fault.SandboxLost: false} {
+	for kind, decided := range map[fault.Kind]bool{fault.Timeout: true, fault.Invalid: true, fault.SandboxLost: false} {
 		synctest.Test(t, func(t *testing.T) {
 			began := time.Now()
 			g := &unreliableGateway{status: gatewayapi.RouteStatus{FirstCallAt: began}}

@@ -29,7 +29,7 @@ func (w *watch) finish(ctx context.Context, d Decision) (*Result, error) {
 
 	if !w.state.Agent.Done {
 		// Processes that outlive Stop are killed again before grading, which fails if they cannot be killed.
-		if err := w.run.Stop(ctx); err != nil && !fault.Is(err, fault.Timeout) {
+		if err := w.run.Stop(ctx); err != nil && !ofAgent(err) {
 			return nil, err
 		}
 	}
@@ -43,4 +43,14 @@ func (w *watch) finish(ctx context.Context, d Decision) (*Result, error) {
 		Malformed: w.state.Agent.Malformed,
 		Held:      w.state.excluded(),
 	}, nil
+}
+
+// ofAgent reports whether what the agent has done in its sandbox can be the cause of an error.
+func ofAgent(err error) bool {
+	switch fault.KindOf(err) {
+	case fault.Timeout, fault.Invalid, fault.OutOfMemory, fault.OutOfDisk:
+		return true
+	default:
+		return false
+	}
 }

@@ -99,6 +99,7 @@ func (d AsRoot) Inspect(ctx context.Context, id string) (driver.Usage, error) {
 func accountTests() map[string]func(*testing.T, Harness) {
 	return map[string]func(*testing.T, Harness){
 		"Root":               rootOfAnImage,
+		"RootClosed":         rootIsClosed,
 		"RootConfined":       rootIsConfined,
 		"RootBesideVerifier": rootBesideVerifier,
 		"RootBesideOwnImage": rootBesideOwnImage,
@@ -156,6 +157,19 @@ func rootOfAnImage(t *testing.T, h Harness) {
 	data, err := p.ReadFile(t.Context(), "/home/user/workdir/main", 100)
 	require.NoError(t, err)
 	require.Equal(t, "changed\n", string(data))
+}
+
+// An agent that closes the root folder keeps sandboxd neither from listing what listens nor from killing it.
+func rootIsClosed(t *testing.T, h Harness) {
+	p := h.rooted(t, driver.PurposeAgent)
+	p.StartBash("job", "chmod 0 /; echo closed; sleep infinity")
+	p.Says("job", "closed\n")
+
+	_, err := p.Listeners(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, p.Kill(t.Context(), "job"))
+	require.NoError(t, p.Freeze(t.Context()))
+	require.NoError(t, p.KillAll(t.Context()))
 }
 
 // probed runs the start-up probe of the local driver in the sandbox.

@@ -3,7 +3,6 @@ package process
 import (
 	"bytes"
 	"fmt"
-	"os"
 	"strings"
 	"sync"
 
@@ -115,7 +114,7 @@ func (c *callers) remember(pid int, is identity, err error) {
 
 // isChild reports whether a process is a child of the parent.
 func isChild(pid, parent int) bool {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	stat, err := readProc(fmt.Sprintf("%d/stat", pid))
 	if err != nil {
 		return false
 	}
@@ -146,7 +145,7 @@ func (t *Table) identify(p *Process, pid int) (is identity, err error) {
 
 	notRun := t.Users.Run(user, func() {
 		var at unix.Stat_t
-		if err = unix.Stat(fmt.Sprintf("/proc/%d/exe", pid), &at); err == nil {
+		if at, err = statProc(fmt.Sprintf("%d/exe", pid)); err == nil {
 			is.program = program{at.Dev, at.Ino}
 			is.started, err = startOf(pid)
 		}
@@ -163,7 +162,7 @@ const startField = 19
 
 // startOf returns when a process started, in ticks since the boot.
 func startOf(pid int) (string, error) {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	stat, err := readProc(fmt.Sprintf("%d/stat", pid))
 	if err != nil {
 		return "", fmt.Errorf("start of process %d: %w", pid, err)
 	}

@@ -3,7 +3,6 @@ package process
 import (
 	"fmt"
 	"net/netip"
-	"os"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -148,14 +147,14 @@ func (d *descriptors) put(h holding, descriptor string) {
 
 // findSocket returns the process's descriptor of the socket. It tries first, if that is not "", before all others.
 func findSocket(h holding, first string, budget *int) (descriptor string, found bool) {
-	folder, want, buf := fmt.Sprintf("/proc/%d/fd", h.pid), fmt.Sprintf("socket:[%d]", h.inode), make([]byte, 64)
+	folder, want, buf := fmt.Sprintf("%d/fd", h.pid), fmt.Sprintf("socket:[%d]", h.inode), make([]byte, 64)
 	if first != "" {
-		if n, err := unix.Readlink(folder+"/"+first, buf); err == nil && string(buf[:n]) == want {
+		if n, err := readlinkProc(folder+"/"+first, buf); err == nil && string(buf[:n]) == want {
 			return first, true
 		}
 	}
 
-	dir, err := os.Open(folder)
+	dir, err := openProc(folder)
 	if err != nil {
 		return "", false
 	}

@@ -3,8 +3,6 @@ package process
 import (
 	"bytes"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 )
@@ -36,13 +34,7 @@ func (e procEntry) alive() bool { return !e.dead }
 
 // procTable lists the visible processes. It skips one that ends meanwhile.
 func procTable() ([]procEntry, error) {
-	dir, err := os.Open("/proc")
-	if err != nil {
-		return nil, err
-	}
-	defer dir.Close()
-
-	names, err := dir.Readdirnames(-1)
+	names, err := namesInProc(".")
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +47,7 @@ func procTable() ([]procEntry, error) {
 			continue
 		}
 
-		stat, err := os.ReadFile("/proc/" + name + "/stat")
+		stat, err := readProc(name + "/stat")
 		if err != nil {
 			continue
 		}
@@ -104,33 +96,17 @@ func parseStat(pid int, stat []byte) (procEntry, error) {
 // anyThread reports whether one of the process's threads has the state: the process's own line shows only the first
 // thread, which may have exited or stopped before the others.
 func anyThread(pid int, has func(procEntry) bool) bool {
-	// no thread is left: nothing matches
-	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
-
-	return slices.ContainsFunc(files, func(file string) bool {
-		stat, err := os.ReadFile(file)
-		if err != nil {
-			return false
-		}
-
+	return slices.ContainsFunc(filesOfThreads(pid, "stat"), func(stat []byte) bool {
 		thread, err := parseStat(pid, stat)
-
 		return err == nil && has(thread)
 	})
 }
 
 // tracersOf returns the threads that trace a thread of the process.
 func tracersOf(pid int) []int {
-	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
-
 	var tracers []int
 
-	for _, file := range files {
-		status, err := os.ReadFile(file)
-		if err != nil {
-			continue
-		}
-
+	for _, status := range filesOfThreads(pid, "status") {
 		for line := range bytes.Lines(status) {
 			value, ok := bytes.CutPrefix(line, []byte("TracerPid:"))
 			if tracer, err := strconv.Atoi(string(bytes.TrimSpace(value))); ok && err == nil && tracer != 0 {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io/fs"
 	"net/netip"
-	"os"
 	"strconv"
 	"strings"
 )
@@ -25,8 +24,8 @@ type socketEntry struct {
 
 // eachSocket calls f for the TCP sockets of the sandbox until f returns false, the listening ones of each file first.
 func eachSocket(f func(socketEntry) bool) error {
-	for _, path := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
-		more, err := eachSocketOf(path, f)
+	for _, name := range []string{"net/tcp", "net/tcp6"} {
+		more, err := eachSocketOf(name, f)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -39,8 +38,8 @@ func eachSocket(f func(socketEntry) bool) error {
 	return nil
 }
 
-func eachSocketOf(path string, f func(socketEntry) bool) (more bool, err error) {
-	file, err := os.Open(path)
+func eachSocketOf(name string, f func(socketEntry) bool) (more bool, err error) {
+	file, err := openProc(name)
 	if err != nil {
 		return true, err
 	}

@@ -92,6 +92,9 @@ type Options struct {
 // New returns a Table. It becomes the reaper of this process's children: Run must be running before the
 // first process starts.
 func New(o Options) *Table {
+	// see proc; each use returns its error
+	_, _ = proc()
+
 	return &Table{
 		launcher:     &launcher{program: o.Program, cgroups: o.Cgroups, cgroup: o.Cgroup, reaper: newReaper()},
 		Users:        Users{o.SeparateUsers, o.Agent},
