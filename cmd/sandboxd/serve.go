@@ -41,6 +41,7 @@ type serveFlags struct {
 	fill        map[string]string
 	agent       process.Agent
 	workdir     wire.Workdir
+	startIn     wire.Workdir
 	env         wire.BaseEnv
 	cgroups     []*os.File
 	cgroup      *os.File
@@ -92,6 +93,7 @@ func parseServe(args []string) (serveFlags, error) {
 		f.setAgent,
 	)
 	fs.StringVar((*string)(&f.workdir), "workdir", "", "the folder of the home that is the workdir; default: workdir")
+	fs.StringVar((*string)(&f.startIn), "start-in", "", "the workdir's name in the image, where its processes start; default: the workdir")
 	fs.BoolVar(&f.agent.Bare, "bare", false, "an agent that is user 0 has no capabilities")
 	fs.Func("env-fd", "inherited descriptor of the environments that processes start from, as JSON", f.readEnv)
 
@@ -201,6 +203,7 @@ func serve(ctx context.Context, args []string) error {
 		SeparateUsers: f.separate,
 		Agent:         f.agent,
 		Workdir:       f.workdir,
+		StartIn:       f.startIn,
 		Env:           f.env,
 		Cgroups:       f.cgroups,
 		Cgroup:        f.cgroup,
@@ -255,7 +258,7 @@ func (f serveFlags) prepare() (*sandboxd.Place, error) {
 	}
 
 	place, err := sandboxd.Separate(sandboxd.Separation{
-		Agent: f.agent, Workdir: f.workdir, Filter: f.filter, Env: f.env, Cgroups: f.cgroups, Cgroup: f.cgroup, Processes: f.processes,
+		Agent: f.agent, Workdir: f.workdir, StartIn: f.startIn, Filter: f.filter, Env: f.env, Cgroups: f.cgroups, Cgroup: f.cgroup, Processes: f.processes,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("separate users: %w", err)

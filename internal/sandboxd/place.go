@@ -85,7 +85,7 @@ const placeReady = "ready"
 
 type placeConfig struct {
 	Agent     process.Agent `json:"agent"`
-	Workdir   wire.Workdir  `json:"workdir,omitempty"`
+	StartIn   wire.Workdir  `json:"start_in,omitempty"`
 	Filter    []byte        `json:"filter"`
 	Env       wire.BaseEnv  `json:"env"`
 	Cgroups   int           `json:"cgroups"`
@@ -129,7 +129,7 @@ func (o Separation) startPlace() (*Place, error) {
 func (o Separation) forkPlace(socket *os.File) (int, error) {
 	config, err := json.Marshal(placeConfig{
 		Agent:     o.Agent,
-		Workdir:   o.Workdir,
+		StartIn:   o.StartIn,
 		Filter:    o.Filter,
 		Env:       o.Env,
 		Cgroups:   len(o.Cgroups),
@@ -247,7 +247,7 @@ func openPlace() (*process.Table, *net.UnixListener, error) {
 	}
 
 	table := process.New(process.Options{
-		SeparateUsers: true, Agent: c.Agent, Workdir: c.Workdir, Env: c.Env, Program: "/proc/self/exe", OwnNamespace: true,
+		SeparateUsers: true, Agent: c.Agent, StartIn: c.StartIn, Env: c.Env, Program: "/proc/self/exe", OwnNamespace: true,
 		Cgroups: c.openCgroups(), Cgroup: c.openCgroup(), Logger: slog.New(slog.DiscardHandler),
 	})
 

@@ -70,6 +70,7 @@ type Separation struct {
 	// the place of the work exists; nil: the sandbox is not a verifier's, and has its filter already.
 	Filter []byte
 	// The rest is for processes of the work, see Options.
+	StartIn wire.Workdir
 	Env     wire.BaseEnv
 	Cgroups []*os.File
 	Cgroup  *os.File

@@ -45,6 +45,8 @@ type Options struct {
 	Env   wire.BaseEnv
 	// Workdir is where the workdir is in the home; "": it has its own name there.
 	Workdir wire.Workdir
+	// StartIn is where processes of the workdir start; "": in the workdir by its name in the home.
+	StartIn wire.Workdir
 	// Program is the sandboxd binary that starts processes; "": this process's own.
 	Program string
 	// Cgroups are open files by which every started process enters its cgroups: it writes "0" to each.
@@ -103,9 +105,9 @@ func New(o Options) *Server {
 
 	o.Program = cmp.Or(o.Program, "/proc/self/exe")
 	table := process.New(process.Options{
-		SeparateUsers: o.SeparateUsers, Agent: o.Agent, Workdir: o.Workdir, Env: o.Env, Program: o.Program,
+		SeparateUsers: o.SeparateUsers, Agent: o.Agent, StartIn: o.StartIn, Env: o.Env, Program: o.Program,
 		Cgroups: o.Cgroups, Cgroup: o.Cgroup, Reclaim: o.Reclaim, Logger: o.Logger,
-		Spared: o.Place.pid(), NoExec: o.Place.noExec(),
+		Spared: o.Place.pid(), Work: o.Place.shared(), NoExec: o.Place.noExec(),
 	})
 
 	return &Server{

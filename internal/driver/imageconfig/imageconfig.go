@@ -355,6 +355,10 @@ func (g *Guest) holds(value string) bool {
 // Agent returns the arguments of sandboxd for the agent's user and the workdir.
 func (g *Guest) Agent() []string {
 	var args []string
+	if g.Workdir != "" {
+		args = append(args, "--start-in", g.Workdir)
+	}
+
 	if rollout.InHome(g.Workdir) {
 		args = append(args, "--workdir", g.Workdir)
 	}

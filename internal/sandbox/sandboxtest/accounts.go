@@ -301,7 +301,7 @@ func rootBesideVerifier(t *testing.T, h Harness) {
 	require.Zero(t, ran.ExitCode, ran.Stderr)
 	require.Equal(
 		t,
-		"0\n/home/user/workdir\nCapInh:\t0000000000000000\nCapPrm:\t0000000000000000\nCapEff:\t0000000000000000\nCapBnd:\t0000000000000000\nCapAmb:\t0000000000000000\nbuilt\n",
+		"0\n/app\nCapInh:\t0000000000000000\nCapPrm:\t0000000000000000\nCapEff:\t0000000000000000\nCapBnd:\t0000000000000000\nCapAmb:\t0000000000000000\nbuilt\n",
 		ran.Stdout,
 	)
 	require.Contains(t, v.Bash("grep ^CapEff /proc/self/status; id -u").Stdout, "000000000000000a\n1001\n")
@@ -474,5 +474,5 @@ func userBesideVerifier(t *testing.T, h Harness) {
 		"cd /home/user/workdir && run-as-agent bash -c 'id -un; id -G; pwd; umask 077; echo built > out; grep ^CapEff /proc/self/status' && cat /app/out && id -un && id -u",
 	)
 	require.Zero(t, ran.ExitCode, ran.Stderr)
-	require.Equal(t, "app\n0 50\n/home/user/workdir\nCapEff:\t0000000000000000\nbuilt\nverifier\n65529\n", ran.Stdout)
+	require.Equal(t, "app\n0 50\n/app\nCapEff:\t0000000000000000\nbuilt\nverifier\n65529\n", ran.Stdout)
 }

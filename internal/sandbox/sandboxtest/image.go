@@ -141,6 +141,7 @@ func imageWorkdir(t *testing.T, h Harness) {
 		"original\noriginal\npart\nmain\n755\n644\nchanged\nchanged\nold\nnew\nrows\nmore\n/home/user/workdir\n/app\n",
 		ran.Stdout,
 	)
+	require.Equal(t, "/app\n", p.inWorkdir("pwd -P").Stdout, "the name that the image has for it")
 
 	for _, script := range []string{
 		"echo x > /srv/x", "echo x > /usr/bin/x", "echo x > /etc/x", "echo x > /new/x", "mv /app /app2",

@@ -36,7 +36,12 @@ func find(c Config) (string, error) {
 		return "", fault.Field("dir", "%q must be an absolute path", c.Dir)
 	}
 
-	if err := os.Chdir(c.Dir); err != nil {
+	err := os.Chdir(c.Dir)
+	if err != nil && c.OrDir != "" {
+		err = os.Chdir(c.OrDir)
+	}
+
+	if err != nil {
 		return "", fault.Field("dir", "%q is not a directory of the sandbox", c.Dir)
 	}
 

@@ -46,6 +46,8 @@ type Config struct {
 	// search path of the program, in the form of $PATH
 	Path string `json:"path"`
 	Dir  string `json:"dir"`
+	// OrDir is entered if Dir cannot be; "": none
+	OrDir string `json:"or_dir,omitempty"`
 
 	// nil: unchanged
 	User *User `json:"user"`

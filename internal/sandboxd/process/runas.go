@@ -131,7 +131,7 @@ func (a *runAs) start(req runas.Request, files []*os.File) (int, <-chan unix.Wai
 	env, path := a.table.env.ForAgent(req.Env, req.Path)
 
 	pid, exited, err := a.table.launcher.launch(prestart.Config{
-		Argv: req.Argv, Env: env, Path: path, Dir: a.table.workdir.Locate(req.Dir), User: user,
+		Argv: req.Argv, Env: env, Path: path, Dir: a.table.startIn.Locate(req.Dir), OrDir: req.Dir, User: user,
 	}, [3]uintptr{files[0].Fd(), files[1].Fd(), files[2].Fd()})
 	if err == nil {
 		a.running++

@@ -56,7 +56,7 @@ func (t *Table) configOf(spec wire.Process) (c prestart.Config, err error) {
 		return c, fault.Field("argv", "has no program")
 	}
 
-	c = prestart.Config{Argv: spec.Argv, Dir: t.workdir.Locate(spec.Dir)}
+	c = prestart.Config{Argv: spec.Argv, Dir: t.startIn.Locate(spec.Dir), OrDir: spec.Dir}
 	if c.User, err = t.Users.Find(spec.User); err != nil {
 		return c, err
 	}
@@ -116,8 +116,8 @@ func (t *Table) dispatching(env map[string]string) (map[string]string, error) {
 	env["PATH"] = runas.Shims + ":" + env["PATH"]
 
 	env["PYTHONPATH"] = strings.Trim(runas.PythonHooks+":"+env["PYTHONPATH"], ":")
-	if len(t.noExec) > 0 {
-		env[runas.WorkFolders] = strings.Join(t.noExec, ":")
+	if len(t.work) > 0 {
+		env[runas.WorkFolders] = strings.Join(t.work, ":")
 	}
 
 	return env, nil

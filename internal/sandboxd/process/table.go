@@ -25,13 +25,16 @@ type Table struct {
 
 	// nil: none
 	reclaim *os.File
-	workdir wire.Workdir
+	startIn wire.Workdir
 	env     wire.BaseEnv
 
 	// a process that KillAll keeps; 0: none
 	spared int
 
-	// folders below which the verifier's processes execute nothing
+	// folders that the graded work may write
+	work []string
+
+	// those below which the verifier's processes execute nothing
 	noExec []string
 
 	// all other processes of this process namespace are the table's
@@ -60,8 +63,8 @@ type Options struct {
 	// the agent's user, if users are separate
 	Agent Agent
 
-	// where processes of the workdir start
-	Workdir wire.Workdir
+	// where processes of the workdir start, if they can enter it: by the name that the image has for it
+	StartIn wire.Workdir
 
 	// base environment of processes
 	Env wire.BaseEnv
@@ -78,7 +81,10 @@ type Options struct {
 	// file that swaps out their memory while one is stopped; nil: none
 	Reclaim *os.File
 
-	// folders below which the kernel lets the verifier's processes execute nothing
+	// folders that the graded work may write, beside a verifier
+	Work []string
+
+	// those below which the kernel lets the verifier's processes execute nothing
 	NoExec []string
 
 	// a process that KillAll keeps: the first one of the work's processes; 0: none
@@ -99,9 +105,10 @@ func New(o Options) *Table {
 		launcher:     &launcher{program: o.Program, cgroups: o.Cgroups, cgroup: o.Cgroup, reaper: newReaper()},
 		Users:        Users{o.SeparateUsers, o.Agent},
 		reclaim:      o.Reclaim,
-		workdir:      o.Workdir,
+		startIn:      o.StartIn,
 		env:          o.Env,
 		spared:       o.Spared,
+		work:         o.Work,
 		noExec:       o.NoExec,
 		ownNamespace: o.OwnNamespace,
 		log:          o.Logger,

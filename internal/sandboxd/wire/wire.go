@@ -170,7 +170,7 @@ const (
 	AgentChanged = AgentHome + "/.changed"
 )
 
-// Workdir is where the workdir is if that is in the home; "": at AgentWorkdir, or mounted there.
+// Workdir is the folder for which AgentWorkdir stands; "": itself.
 type Workdir string
 
 // Locate returns where a path is that may be at or below AgentWorkdir.
