@@ -105,6 +105,11 @@ func (s *Server) getTar(w http.ResponseWriter, r *http.Request) {
 	}
 	defer source.Close()
 
+	// the agent may have removed the workdir by its name in the image, and made it again
+	if folder == wire.AgentHome && s.startIn != s.workdir {
+		source.Replace(path.Base(wire.AgentWorkdir), string(s.startIn))
+	}
+
 	limit := s.treeLimit
 	if err := source.Measure(limit); err != nil {
 		reply.Error(w, err)
@@ -158,7 +163,11 @@ func addChanged(source *files.Source, changed []string, limit int64) error {
 // getChanges lists what has changed since sandboxd serves, besides the folders that the verifier gets anyway.
 func (s *Server) getChanges(w http.ResponseWriter, r *http.Request) {
 	graded, err := view.ShownBelow(wire.AgentWorkdir, wire.AgentGraded)
+
 	own := append(graded, wire.AgentHome, wire.Tmp)
+	if s.startIn != s.workdir {
+		own = append(own, string(s.startIn))
+	}
 
 	var all []wire.Change
 	if err == nil {

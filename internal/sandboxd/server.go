@@ -78,6 +78,7 @@ type Server struct {
 	services  *services
 	places    files.Places
 	workdir   wire.Workdir
+	startIn   wire.Workdir
 	turn      turn
 	treeLimit int64
 	usage     usage.Sources
@@ -124,6 +125,7 @@ func New(o Options) *Server {
 		services:  newServices(o.Logger),
 		places:    o.Writable,
 		workdir:   o.Workdir,
+		startIn:   o.StartIn,
 		turn:      newTurn(),
 		treeLimit: cmp.Or(o.TreeLimit, 4<<30),
 		usage:     o.Usage,

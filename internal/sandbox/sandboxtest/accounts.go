@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -106,6 +107,7 @@ func accountTests() map[string]func(*testing.T, Harness) {
 		"RootPrivate":        rootIsPrivate,
 		"RootGraded":         rootIsGraded,
 		"RootElsewhere":      rootChangesElsewhere,
+		"RootReplaces":       rootReplaces,
 		"User":               userOfAnImage,
 		"UserBesideVerifier": userBesideVerifier,
 	}
@@ -475,4 +477,33 @@ func userBesideVerifier(t *testing.T, h Harness) {
 	)
 	require.Zero(t, ran.ExitCode, ran.Stderr)
 	require.Equal(t, "app\n0 50\n/app\nCapEff:\t0000000000000000\nbuilt\nverifier\n65529\n", ran.Stdout)
+}
+
+// A workdir that the agent removes by its name in the image, or moves away, and makes again goes to the verifier as it is then.
+// One that it only removes goes there empty.
+func rootReplaces(t *testing.T, h Harness) {
+	s := rollout.Sandbox{User: rollout.UserRoot, Workdir: UsersImageWorkdir}
+	for script, want := range map[string]string{
+		"rm -rf /app; mkdir -p /app/new; echo again > /app/new/main":  "new\nagain\n",
+		"mv /app /old; mkdir -p /app/new; echo moved > /app/new/main": "new\nmoved\n",
+		"rm -rf /app": "",
+	} {
+		p := h.account(t, driver.PurposeAgent, s)
+		ran := p.Bash("set -e; cd /; " + script)
+		require.Zero(t, ran.ExitCode, ran.Stderr)
+		require.NoError(t, p.KillAll(t.Context()))
+
+		changes, err := p.Changes(t.Context(), "/")
+		require.NoError(t, err)
+		require.NotContains(t, fmt.Sprint(changes), "{/app ", script)
+
+		home, err := p.GetHome(t.Context(), nil)
+		require.NoError(t, err)
+
+		v := h.account(t, driver.PurposeVerifier, s)
+		err = v.Restore(t.Context(), wire.AgentHome, home)
+		home.Close()
+		require.NoError(t, err)
+		require.Equal(t, want, v.User(wire.VerifierUser).Bash("cd /app; ls; cat new/main").Stdout, script)
+	}
 }

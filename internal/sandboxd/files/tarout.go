@@ -20,6 +20,9 @@ type Source struct {
 	file  string
 	names Names
 	more  []added
+
+	// entry of dir for which one of more stands; "": none
+	replaced string
 }
 
 // added is a further folder of a tar, and its name there.
@@ -73,6 +76,25 @@ func (s *Source) Add(name, folder string) error {
 	return nil
 }
 
+// Replace packs a folder for the entry of that name in the source, if it is another one. One that is none, or that a link
+// leads to, replaces nothing.
+func (s *Source) Replace(name, folder string) {
+	d, err := Places{"/"}.dir(folder, false)
+	if err != nil {
+		return
+	}
+
+	now, err := d.stat(".")
+	old, oldErr := s.dir.stat(name)
+
+	if err != nil || oldErr == nil && now.Dev == old.Dev && now.Ino == old.Ino {
+		d.close()
+		return
+	}
+
+	s.more, s.replaced = append(s.more, added{name, d}), name
+}
+
 // Measure returns an error if the tree exceeds a bound of a tar; limit bounds the bytes of its files. It
 // comes before Pack: once bytes have been sent, an error can only abort the stream.
 func (s *Source) Measure(limit int64) error {
@@ -105,12 +127,12 @@ func (s *Source) each(v visit) error {
 		return w.one(s.dir, s.file, s.file, 0)
 	}
 
-	w.visit = s.visitNames(v)
+	w.visit, w.skip = s.visitNames(v), s.replaced
 	if err := w.tree(s.dir, "", 0); err != nil {
 		return err
 	}
 
-	w.visit = v
+	w.visit, w.skip = v, ""
 
 	for _, m := range s.more {
 		st, err := m.dir.stat(".")

@@ -23,9 +23,12 @@ type walker struct {
 
 	// names that may still be listed
 	budget int
+
+	// name at the top that is not visited; "": none
+	skip string
 }
 
-func newWalker(v visit) *walker { return &walker{v, maxEntries} }
+func newWalker(v visit) *walker { return &walker{visit: v, budget: maxEntries} }
 
 // tree visits everything below d in the order of names. It skips files that vanish meanwhile, sockets,
 // FIFOs and devices. It opens directories without read permission for the time of the visit, so that an
@@ -48,6 +51,10 @@ func (w *walker) tree(d *dir, rel string, depth int) error {
 	slices.Sort(names)
 
 	for _, name := range names {
+		if depth == 0 && name == w.skip {
+			continue
+		}
+
 		if err := w.one(d, name, path.Join(rel, name), depth); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
