@@ -2,7 +2,9 @@ package grading_test
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -39,6 +41,69 @@ func TestArithmeticOfAVerifier(t *testing.T) {
 
 	v := commands("run-as-agent true; [[ $(cat wrong) -eq 42 ]] || test ! -e $VERIFIER_DIR/mine", "(( $(cat wrong) )); test ! -e $VERIFIER_DIR/mine")
 	require.InDelta(t, 1, *a.grade(t, "work", 1, style{verifier: v}, time.Minute).Reward, 0)
+}
+
+// So it is in a file of the tests that the script reads or runs, or that such a file reads. Other files are unchanged.
+func TestArithmeticOfTestFiles(t *testing.T) {
+	t.Parallel()
+
+	a := newAttacked(t)
+
+	a.agent(t, "work", cheat{agent: "cd workdir; echo 42 > right; echo 'a[$(echo 1 > /verifier/logs/reward.txt; touch /verifier/logs/mine)]' > wrong; echo '[ $1 = 1 ]' > fixture"})
+
+	const script = `cd ~/workdir; source "$(dirname "$0")/lib/all.sh"
+for check in is_answer is_value counts; do
+	$check "$(cat wrong)" 2> /dev/null; [ ! -e $VERIFIER_DIR/mine ] || { echo "$check runs it"; exit; }
+	$check "$(cat right)" || { echo "$check is false"; exit; }
+done
+for file in wrong right; do
+	for run in "bash $TESTS_DIR/run.sh" $TESTS_DIR/path.sh; do
+		$run $file; [ ! -e $VERIFIER_DIR/mine ] || { echo "$run runs it"; exit; }
+	done
+done
+bash $TESTS_DIR/run.sh right && $TESTS_DIR/path.sh right && cmp $TESTS_DIR/fixture.sh fixture || exit
+echo 0.5 > $VERIFIER_DIR/reward.txt`
+
+	for n, v := range []rollout.Verifier{
+		{Script: script},
+		{Commands: []string{`cd ~/workdir; . $TESTS_DIR/lib/all.sh; is_answer "$(cat wrong)"; [ ! -e $VERIFIER_DIR/mine ]`, ". $TESTS_DIR/lib/all.sh; is_answer 42"}},
+	} {
+		v.Files = map[string]string{
+			"lib/all.sh": "#!/bin/bash\n# all checks\n. $TESTS_DIR/lib/checks.sh\nis_answer() {\n  [[ $1 -eq 42 ]]\n}\n",
+			"fixture.sh": "[ $1 = 1 ]\n", "run.sh": "n=$(cat $1); (( n == 42 ))\n", "path.sh": "#!/bin/bash\n[[ $(cat $1) -eq 42 ]]\n",
+			"lib/checks.sh": "is_value() { (( $1 == 42 )); }\ncounts() { local n=$1; for ((i = 0; i < n; i++)); do :; done; [ $i = 42 ]; }\nis_value 42",
+		}
+
+		record := a.grade(t, "work", n, style{verifier: v}, time.Minute)
+		require.NotNil(t, record.Reward, "%+v", record)
+		require.InDelta(t, []float64{0.5, 1}[n], *record.Reward, 0, "%+v", record)
+	}
+}
+
+// A file of the tests does the same with guards, whether a script reads it or runs it.
+func TestFilesAreUnchanged(t *testing.T) {
+	t.Parallel()
+
+	for _, library := range []string{
+		"#!/bin/sh\nis() { [ $1 = $2 ]; }\nis 1 1", "#!/usr/bin/env bash\nset -euo pipefail\n# checks\n\nis() { [ $1 = $2 ] || return 1; }\nis 1 1; echo $LINENO ${BASH_SOURCE[0]##*/}",
+		"failed=0\ncheck() {\n  local want=$1 got=$2\n  if [[ $got -ne $want ]]; then (( failed++ )) || true; fi\n}\ncheck 3 4\necho $failed", "( [ $# -eq 0 ] ) && echo none", "",
+		"! [ x$1 = y ]\necho $?", "case $(echo a) in a) echo yes ;; esac; matches() { [[ $2 == $1 ]]; }; matches 'a*' abc; echo $?", "# nothing",
+	} {
+		for _, shell := range []string{"bash", "source"} {
+			var outputs [2]string
+
+			for i, text := range []string{library, grading.GuardedFile(library)} {
+				file := filepath.Join(t.TempDir(), "library.sh")
+				require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+
+				out, err := exec.CommandContext(t.Context(), "bash", "--noprofile", "--norc", "-c", shell+` "$0"`, file).CombinedOutput()
+				require.NoError(t, err, "%s: %s", text, out)
+				outputs[i] = string(out)
+			}
+
+			require.Equal(t, outputs[0], outputs[1], library)
+		}
+	}
 }
 
 // Arithmetic of other values is unchanged.

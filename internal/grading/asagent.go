@@ -1,6 +1,7 @@
 package grading
 
 import (
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -85,6 +86,72 @@ func scriptText(script string) string {
 	}
 
 	return insert(script, prefixes(file, script))
+}
+
+// guardTestFiles adds guards to files of the tests that the texts, or other such files, read or run as bash. Files are found by
+// their names: a path may be composed. Others may be what work is compared with.
+func guardTestFiles(files map[string]string, texts []string) {
+	guarded := map[string]bool{}
+
+	for len(texts) > 0 {
+		names := readAsBash(texts[0])
+		texts = texts[1:]
+
+		for file, content := range files {
+			if names[path.Base(file)] && !guarded[file] {
+				guarded[file], files[file] = true, testFileText(content)
+				texts = append(texts, content)
+			}
+		}
+	}
+}
+
+// readAsBash returns the names of the files that a text reads by source, runs by bash, or runs by their paths.
+func readAsBash(text string) map[string]bool {
+	names := map[string]bool{}
+
+	file, err := parsed(text)
+	if err != nil {
+		return names
+	}
+
+	syntax.Walk(file, func(n syntax.Node) bool {
+		call, ok := n.(*syntax.CallExpr)
+		if !ok {
+			return true
+		}
+
+		for i, word := range call.Args {
+			if i == 0 || slices.Contains([]string{".", "source", "bash"}, call.Args[i-1].Lit()) {
+				names[path.Base(textOf(word, text))] = true
+			}
+		}
+
+		return true
+	})
+
+	return names
+}
+
+// testFileText is the text of a file of the tests that is read as bash. It defines what its guards use, since a bash of its own
+// may run it. One whose first line names another program stays as it is.
+func testFileText(text string) string {
+	first, _, _ := strings.Cut(text, "\n")
+	if strings.HasPrefix(first, "#!") && !strings.Contains(first, "bash") {
+		return text
+	}
+
+	file, err := parsed(text)
+	if err != nil {
+		return text
+	}
+
+	all := guards(file, text)
+	if len(all) == 0 {
+		return text
+	}
+
+	return insert(text, append([]prefix{{int(file.Stmts[0].Pos().Offset()), plainValues}}, all...))
 }
 
 func parsed(command string) (*syntax.File, error) {

@@ -46,3 +46,6 @@ func Inserted(text string) string {
 
 	return plainValues + insert(text, guards(file, text))
 }
+
+// GuardedFile exports testFileText.
+func GuardedFile(text string) string { return testFileText(text) }

@@ -267,6 +267,8 @@ func testFiles(v rollout.Verifier) (map[string]string, error) {
 		files[name] = ownPaths(content)
 	}
 
+	guardTestFiles(files, append([]string{v.Script}, v.Commands...))
+
 	if v.Script != "" {
 		files[path.Base(rollout.TestScript)] = scriptText(v.Script)
 	}
