@@ -59,6 +59,7 @@ func readHarbor(folder fs.FS, source string) (Task, error) {
 	}
 
 	gradeTemporary(&t)
+	gradePublished(&t)
 	h.checkOwnFolder(&t)
 
 	if err := errors.Join(h.errs...); err != nil {

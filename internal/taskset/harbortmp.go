@@ -3,6 +3,7 @@ package taskset
 import (
 	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
@@ -23,8 +24,39 @@ func gradeTemporary(t *Task) {
 	}
 
 	if graded {
-		t.Sandbox["grade_paths"] = []string{rollout.TmpDir}
+		gradeFolder(t, rollout.TmpDir)
 	}
+}
+
+// gradePublished has rollout.PublishDir graded if a task's instruction and its tests name it. Otherwise tests that write
+// there have it for themselves.
+func gradePublished(t *Task) {
+	if t.Sandbox["image"] == nil || t.Verifier != nil {
+		return
+	}
+
+	graded := samePublished(t.Instruction, t.TestScript, t.TestFiles)
+	for _, s := range t.Steps {
+		graded = graded || samePublished(s.Instruction, s.TestScript, s.TestFiles)
+	}
+
+	if graded {
+		gradeFolder(t, rollout.PublishDir)
+	}
+}
+
+func samePublished(instruction, script string, files map[string]string) bool {
+	if !strings.Contains(instruction, rollout.PublishDir) {
+		return false
+	}
+
+	return strings.Contains(script, rollout.PublishDir) ||
+		slices.ContainsFunc(sortedKeys(files), func(name string) bool { return strings.Contains(files[name], rollout.PublishDir) })
+}
+
+func gradeFolder(t *Task, folder string) {
+	graded, _ := t.Sandbox["grade_paths"].([]string)
+	t.Sandbox["grade_paths"] = append(graded, folder)
 }
 
 func sameTemporary(instruction, script string, files map[string]string) bool {

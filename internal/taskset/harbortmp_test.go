@@ -34,6 +34,19 @@ func TestHarborTemporary(t *testing.T) {
 		require.Equal(t, c.graded, task.Sandbox["grade_paths"] != nil, name)
 	}
 
+	for instruction, want := range map[string]any{
+		"Write /tmp/x and /logs/artifacts/report.": []string{"/tmp", "/logs/artifacts"},
+		"Write /logs/artifacts/report.":            []string{"/logs/artifacts"},
+		"Write report.":                            nil,
+	} {
+		published, err := open(t, folder(t, harborTask(map[string]string{
+			"environment/Dockerfile": "FROM x\n", "instruction.md": instruction,
+			"tests/test.sh": "python3 /tests/check.py", "tests/check.py": "open('/tmp/x'); open('/logs/artifacts/report')",
+		}))).Task(0)
+		require.NoError(t, err)
+		require.Equal(t, want, published.Sandbox["grade_paths"], instruction)
+	}
+
 	separate, err := open(t, folder(t, harborTask(map[string]string{
 		"task.toml": separateSettings("", "", ""), "instruction.md": "Write /tmp/x.", "tests/test.sh": "cat /tmp/x",
 	}))).Task(0)
