@@ -84,9 +84,8 @@ func decide(f finding) decision {
 func decideError(f finding) decision {
 	kind := fault.KindOf(f.err)
 	switch {
-	// it begins in what the agent left, so an agent could end a rollout without a reward
 	case f.later && kind == fault.SetupFailed && (f.phase == rollout.PhaseSetup || f.phase == rollout.PhaseAgent):
-		return decision{outcome: rollout.AgentFailed, kind: fault.AgentFailed, text: f.err.Error(), prevented: true}
+		return prevented(f)
 	// the services of the task become ready before its setup, its MCP servers before the agent's instruction
 	case kind == fault.SetupFailed && (f.phase == rollout.PhaseSetup || f.phase == rollout.PhaseCreating || f.phase == rollout.PhaseAgent):
 		return decision{outcome: rollout.SetupFailed, kind: kind, text: f.err.Error()}
@@ -94,7 +93,35 @@ func decideError(f finding) decision {
 		return decision{outcome: rollout.VerifierFailed, kind: kind, text: f.err.Error()}
 	}
 
-	return infra(f, kind, fmt.Sprintf("%s: %s", f.phase, f.err))
+	d := infra(f, kind, fmt.Sprintf("%s: %s", f.phase, f.err))
+	if f.later && !d.retry && preventable(f.phase, kind) {
+		return prevented(f)
+	}
+
+	return d
+}
+
+// prevented is the end of a step that could not begin in what the agent left in the step before: else an agent could end a
+// rollout without a reward.
+func prevented(f finding) decision {
+	return decision{outcome: rollout.AgentFailed, kind: fault.AgentFailed, text: f.err.Error(), prevented: true}
+}
+
+// preventable reports whether what is in the home can be the cause of an error: a file in the place of the workdir, settings
+// with which the agent's program does not start, no space.
+func preventable(p rollout.Phase, k fault.Kind) bool {
+	switch p {
+	case rollout.PhaseSetup, rollout.PhaseInstalling, rollout.PhaseAgent:
+	default:
+		return false
+	}
+
+	switch k {
+	case fault.SetupFailed, fault.Invalid, fault.OutOfDisk, fault.OutOfMemory, fault.AgentFailed:
+		return true
+	default:
+		return false
+	}
 }
 
 // ungradable reports whether grading failed because of the workspace or the verifier itself, so that

@@ -104,6 +104,37 @@ func TestDecide(t *testing.T) {
 			kind:    fault.AgentFailed,
 			text:    "step",
 		},
+		"the agent's program is not installed over what the agent left": {
+			f:       workflows.Finding{Phase: rollout.PhaseInstalling, Err: err(fault.Invalid), Another: true, Later: true},
+			outcome: rollout.AgentFailed,
+			kind:    fault.AgentFailed,
+			text:    "step",
+		},
+		"no workdir in what the agent left": {
+			f:       workflows.Finding{Phase: rollout.PhaseAgent, Err: err(fault.Invalid), Another: true, Later: true},
+			outcome: rollout.AgentFailed,
+			kind:    fault.AgentFailed,
+			text:    "step",
+		},
+		"the agent does not start in what the agent left": {
+			f:       workflows.Finding{Phase: rollout.PhaseAgent, Err: err(fault.AgentFailed), Another: true, Later: true},
+			outcome: rollout.InfraFailed,
+			kind:    fault.AgentFailed,
+			text:    "running_agent: step",
+			retry:   true,
+		},
+		"the agent does not start there in the last attempt": {
+			f:       workflows.Finding{Phase: rollout.PhaseAgent, Err: err(fault.AgentFailed), Later: true},
+			outcome: rollout.AgentFailed,
+			kind:    fault.AgentFailed,
+			text:    "step",
+		},
+		"a later step loses its sandbox": {
+			f:       workflows.Finding{Phase: rollout.PhaseAgent, Err: err(fault.SandboxLost), Later: true},
+			outcome: rollout.InfraFailed,
+			kind:    fault.SandboxLost,
+			text:    "running_agent: step",
+		},
 		"sandbox dies in setup": {
 			f:       workflows.Finding{Phase: rollout.PhaseSetup, Err: err(fault.SandboxLost), Another: true},
 			outcome: rollout.InfraFailed,

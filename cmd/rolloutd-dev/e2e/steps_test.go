@@ -124,4 +124,19 @@ func TestCheatsOverSteps(t *testing.T) {
 			require.Equal(t, c.reward, *result.Reward, "%+v", result.Steps)
 		})
 	}
+
+	t.Run("no workdir in which the next agent starts", func(t *testing.T) {
+		t.Parallel()
+
+		result := runRollout(t, srv.url, args{
+			"instruction": "cheat", "agent": rollout.AgentOracle,
+			"steps": []args{
+				{"name": "first", "instruction": "spoil", "solution": []string{"cd; rm -r workdir; touch workdir"}, "test_script": grade},
+				{"name": "second", "instruction": "do nothing", "solution": []string{"true"}, "test_script": grade},
+			},
+		})
+		require.Equal(t, rollout.AgentFailed, result.Outcome, deref(result.Error))
+		require.NotNil(t, result.Reward, "%+v", result.Steps)
+		require.InDelta(t, 0.5, *result.Reward, 0, "%+v", result.Steps)
+	})
 }
