@@ -443,6 +443,21 @@ with tempfile.TemporaryDirectory() as d:
 	require.InDelta(t, 1, *record.Reward, 0, "%+v", record)
 }
 
+// A test script makes a program in a folder of the work, which runs with the work.
+func TestProgramOfTheScriptAmongTheWork(t *testing.T) {
+	t.Parallel()
+
+	a := newAttacked(t)
+	a.agent(t, "work", cheat{agent: "echo 42 > workdir/answer"})
+
+	record := a.grade(t, "work", 0, style{verifier: rollout.Verifier{
+		Script: "cd ~/workdir\nprintf '#!/bin/sh\\ncat answer\\n' > show.sh\nchmod +x show.sh\n" +
+			"[ \"$(./show.sh)\" = 42 ] && echo 1 > $VERIFIER_DIR/reward.txt || echo 0 > $VERIFIER_DIR/reward.txt\n",
+	}}, time.Minute)
+	require.NotNil(t, record.Reward, "%+v", record)
+	require.InDelta(t, 1, *record.Reward, 0, "%+v", record)
+}
+
 // Python finds the packages of a virtual environment in its PATH, as an image may set it, and starts what a check gives it
 // through its shim.
 func TestPythonOfAVirtualEnvironment(t *testing.T) {

@@ -235,6 +235,9 @@ func (s surroundings) belongsToWork(argv []string) bool {
 		return false
 	case scripted[name] != nil:
 		return slices.ContainsFunc(scriptsOf(name, args), s.isScriptOfWork)
+	case name == "chmod" && slices.ContainsFunc(args, s.isOwnFile):
+		// the work may not change the mode of what the verifier has made in a folder of the work
+		return false
 	case slices.Contains(fileTools, name):
 		return !s.changesOwnImage(args) && !slices.ContainsFunc(args, func(arg string) bool { return s.placeOf(arg) == ofVerifier })
 	case name == "git" && slices.Equal(args[:min(len(args), 1)], []string{"apply"}) && s.placeOf(s.dir) == ofVerifier:
@@ -448,9 +451,14 @@ func (s surroundings) isOwnTemporary(at string) bool {
 		return false
 	}
 
+	return s.isOwnFile(at)
+}
+
+// isOwnFile reports whether a path leads to a file that the verifier made.
+func (s surroundings) isOwnFile(path string) bool {
 	var st unix.Stat_t
 
-	return unix.Lstat(at, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG && int(st.Uid) == s.verifierUID
+	return unix.Lstat(s.resolve(path), &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG && int(st.Uid) == s.verifierUID
 }
 
 // withoutImage are the surroundings in which the image is nobody's.
