@@ -122,7 +122,7 @@ func readAsBash(text string) map[string]bool {
 		}
 
 		for i, word := range call.Args {
-			if i == 0 || slices.Contains([]string{".", "source", "bash"}, call.Args[i-1].Lit()) {
+			if i == 0 || slices.Contains(readers, lastCommand(call.Args[:i])) {
 				names[path.Base(textOf(word, text))] = true
 			}
 		}
@@ -132,6 +132,26 @@ func readAsBash(text string) map[string]bool {
 
 	return names
 }
+
+// readers read the file that follows as bash, or start the program that follows.
+var readers = []string{".", "source", "bash", "timeout", "env", "nice", "exec", "command"}
+
+// lastCommand returns the name of the last word that is no option, number or assignment: bash in /bin/bash -euo pipefail.
+func lastCommand(words []*syntax.Word) string {
+	for i := len(words) - 1; i > 0; i-- {
+		word, before := words[i].Lit(), words[i-1].Lit()
+
+		isSetting := strings.HasPrefix(before, "-") && strings.HasSuffix(before, "o")
+		if !isSetting && !strings.HasPrefix(word, "-") && !strings.Contains(word, "=") && !isDuration(word) {
+			return path.Base(word)
+		}
+	}
+
+	return path.Base(words[0].Lit())
+}
+
+// isDuration reports whether a word is a number, as timeout and nice have it: 60, 1.5m.
+func isDuration(word string) bool { return word != "" && word[0] >= '0' && word[0] <= '9' }
 
 // testFileText is the text of a file of the tests that is read as bash. It defines what its guards use, since a bash of its own
 // may run it. One whose first line names another program stays as it is.
