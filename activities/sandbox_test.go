@@ -234,7 +234,7 @@ func TestInstall(t *testing.T) {
 
 	in.Agent = "nosuch"
 	_, err = h.InstallOpencode(t.Context(), in)
-	require.Equal(t, fault.Invalid, fault.KindOf(err))
+	require.Equal(t, fault.NotFound, fault.KindOf(err))
 }
 
 // If every sandbox has what the agent needs, the workflow skips the installation. A workflow of an older

@@ -129,6 +129,19 @@ func TestDecide(t *testing.T) {
 			kind:    fault.AgentFailed,
 			text:    "step",
 		},
+		"the host of a later step lacks the agent": {
+			f:       workflows.Finding{Phase: rollout.PhaseInstalling, Err: err(fault.NotFound), Another: true, Later: true},
+			outcome: rollout.InfraFailed,
+			kind:    fault.NotFound,
+			text:    "installing_agent: step",
+			retry:   true,
+		},
+		"no host of a later step has the agent": {
+			f:       workflows.Finding{Phase: rollout.PhaseInstalling, Err: err(fault.NotFound), Later: true},
+			outcome: rollout.InfraFailed,
+			kind:    fault.NotFound,
+			text:    "installing_agent: step",
+		},
 		"a later step loses its sandbox": {
 			f:       workflows.Finding{Phase: rollout.PhaseAgent, Err: err(fault.SandboxLost), Later: true},
 			outcome: rollout.InfraFailed,

@@ -81,11 +81,12 @@ func (r *Registry) Names() []string {
 	return names
 }
 
-// Get returns the agent of that name; an unknown name is a fault.Invalid of field "agent".
+// Get returns the agent of that name. An unknown name is a fault.NotFound: the edge has checked the name, so this host lacks
+// the agent and another one may have it.
 func (r *Registry) Get(name string) (Kind, error) {
 	i := slices.IndexFunc(r.kinds, func(k Kind) bool { return k.Name == name })
 	if i < 0 {
-		return Kind{}, fault.Field("agent", "unknown agent %q: must be one of %s", name, strings.Join(r.Names(), ", "))
+		return Kind{}, fault.New(fault.NotFound, "agent: unknown agent %q: must be one of %s", name, strings.Join(r.Names(), ", "))
 	}
 
 	return r.kinds[i], nil

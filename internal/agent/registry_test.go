@@ -31,7 +31,7 @@ func TestRegistry(t *testing.T) {
 	)
 
 	_, err = r.Get("three")
-	require.True(t, fault.Is(err, fault.Invalid))
+	require.True(t, fault.Is(err, fault.NotFound))
 	require.ErrorContains(t, err, `unknown agent "three": must be one of one, two`)
 	_, err = agent.NewRegistry(agent.Kind{Name: "one"}, agent.Kind{Name: "one"})
 	require.ErrorContains(t, err, "defined twice")

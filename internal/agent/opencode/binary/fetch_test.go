@@ -208,7 +208,7 @@ func TestUnsupportedPlatformsAreRefused(t *testing.T) {
 		Version:  "0.0.1",
 	}} {
 		_, err := binary.New(o).Fetch(t.Context())
-		require.True(t, fault.Is(err, fault.Invalid), "%v", err)
+		require.True(t, fault.Is(err, fault.NotFound), "%v", err)
 		require.ErrorContains(t, err, "supported: 1.18.33 for linux/amd64")
 	}
 }

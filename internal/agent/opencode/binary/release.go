@@ -46,7 +46,7 @@ func (c *Cache) find() (Release, error) {
 
 	slices.Sort(known)
 
-	return Release{}, fault.New(fault.Invalid,
+	return Release{}, fault.New(fault.NotFound,
 		"opencode %s for %s is not supported: no checksum is pinned for it (supported: %s); run the worker on, or with sandboxes of, a supported platform",
 		c.opts.Version, c.opts.Platform, strings.Join(known, ", "))
 }
