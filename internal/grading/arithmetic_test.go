@@ -57,11 +57,11 @@ for check in is_answer is_value counts; do
 	$check "$(cat right)" || { echo "$check is false"; exit; }
 done
 for file in wrong right; do
-	for run in "bash -o pipefail $TESTS_DIR/run.sh" $TESTS_DIR/path.sh; do
+	for run in "bash -o pipefail $TESTS_DIR/run.sh" "timeout 60 $TESTS_DIR/path.sh"; do
 		$run $file; [ ! -e $VERIFIER_DIR/mine ] || { echo "$run runs it"; exit; }
 	done
 done
-/bin/bash -euo pipefail "$TESTS_DIR/run.sh" right && timeout -k 5 60s $TESTS_DIR/path.sh right && cmp $TESTS_DIR/fixture.sh fixture || exit
+/bin/bash -euo pipefail "$TESTS_DIR/run.sh" right && timeout -s KILL -k 5 60s $TESTS_DIR/path.sh right && cmp $TESTS_DIR/fixture.sh fixture || exit
 echo 0.5 > $VERIFIER_DIR/reward.txt`
 
 	for n, v := range []rollout.Verifier{

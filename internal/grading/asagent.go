@@ -141,7 +141,8 @@ func lastCommand(words []*syntax.Word) string {
 	for i := len(words) - 1; i > 0; i-- {
 		word, before := words[i].Lit(), words[i-1].Lit()
 
-		isSetting := strings.HasPrefix(before, "-") && strings.HasSuffix(before, "o")
+		// bash -euo pipefail, timeout -s KILL
+		isSetting := before == "-s" || strings.HasPrefix(before, "-") && strings.HasSuffix(before, "o")
 		if !isSetting && !strings.HasPrefix(word, "-") && !strings.Contains(word, "=") && !isDuration(word) {
 			return path.Base(word)
 		}

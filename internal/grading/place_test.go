@@ -369,11 +369,17 @@ with tempfile.TemporaryDirectory() as d, tempfile.NamedTemporaryFile("w") as sec
 `
 	)
 
-	a.agent(t, "temporary", cheat{agent: agent})
+	a.requirePass(t, agent, check)
+}
+
+// requirePass requires that what an agent's script leaves earns the full reward by a check in Python.
+func (a *attacked) requirePass(t *testing.T, agent, check string) {
+	t.Helper()
+	a.agent(t, "work", cheat{agent: agent})
 
 	v := commands("python3 $TESTS_DIR/check.py")
 	v.Files = map[string]string{"check.py": check}
-	record := a.grade(t, "temporary", 0, style{verifier: v}, time.Minute)
+	record := a.grade(t, "work", 0, style{verifier: v}, time.Minute)
 	require.NotNil(t, record.Reward, "%+v", record)
 	require.InDelta(t, 1, *record.Reward, 0, "%+v", record)
 }
@@ -434,13 +440,7 @@ with tempfile.TemporaryDirectory() as d:
 `
 	)
 
-	a.agent(t, "replaces", cheat{agent: agent})
-
-	v := commands("python3 $TESTS_DIR/check.py")
-	v.Files = map[string]string{"check.py": check}
-	record := a.grade(t, "replaces", 0, style{verifier: v}, time.Minute)
-	require.NotNil(t, record.Reward, "%+v", record)
-	require.InDelta(t, 1, *record.Reward, 0, "%+v", record)
+	a.requirePass(t, agent, check)
 }
 
 // A test script makes a program in a folder of the work, which runs with the work.

@@ -58,8 +58,7 @@ func readHarbor(folder fs.FS, source string) (Task, error) {
 		t.RewardRange = rollout.AnyReward()
 	}
 
-	gradeTemporary(&t)
-	gradePublished(&t)
+	gradeOutside(&t)
 	h.checkOwnFolder(&t)
 
 	if err := errors.Join(h.errs...); err != nil {

@@ -11,61 +11,51 @@ import (
 // temporary finds the first part of a path below the folder for temporary files, which is not that of /var/tmp.
 var temporary = regexp.MustCompile(`(?:^|[^\w.-])` + rollout.TmpDir + `/([\w.-]*\w)`)
 
-// gradeTemporary has the folder for temporary files graded if a task's work is there: its instruction and its tests name
-// the same file or folder. Otherwise it is the verifier's own, and nothing that the agent leaves there can mislead it.
-func gradeTemporary(t *Task) {
+// gradeOutside has folders graded in which a task's work is: its instruction and its tests name the same there. Otherwise such
+// a folder is the verifier's own, and nothing that the agent leaves there can mislead it.
+func gradeOutside(t *Task) {
 	if t.Sandbox["image"] == nil || t.Verifier != nil {
 		return
 	}
 
-	graded := sameTemporary(t.Instruction, t.TestScript, t.TestFiles)
-	for _, s := range t.Steps {
-		graded = graded || sameTemporary(s.Instruction, s.TestScript, s.TestFiles)
+	var graded []string
+
+	for _, f := range []struct {
+		folder  string
+		namedIn func(text string) []string
+	}{{rollout.TmpDir, temporaryIn}, {rollout.PublishDir, publishedIn}} {
+		named := sharesName(f.namedIn, t.Instruction, t.TestScript, t.TestFiles)
+		for _, s := range t.Steps {
+			named = named || sharesName(f.namedIn, s.Instruction, s.TestScript, s.TestFiles)
+		}
+
+		if named {
+			graded = append(graded, f.folder)
+		}
 	}
 
-	if graded {
-		gradeFolder(t, rollout.TmpDir)
-	}
-}
-
-// gradePublished has rollout.PublishDir graded if a task's instruction and its tests name it. Otherwise tests that write
-// there have it for themselves.
-func gradePublished(t *Task) {
-	if t.Sandbox["image"] == nil || t.Verifier != nil {
-		return
-	}
-
-	graded := samePublished(t.Instruction, t.TestScript, t.TestFiles)
-	for _, s := range t.Steps {
-		graded = graded || samePublished(s.Instruction, s.TestScript, s.TestFiles)
-	}
-
-	if graded {
-		gradeFolder(t, rollout.PublishDir)
+	if len(graded) > 0 {
+		t.Sandbox["grade_paths"] = graded
 	}
 }
 
-func samePublished(instruction, script string, files map[string]string) bool {
-	if !strings.Contains(instruction, rollout.PublishDir) {
-		return false
-	}
-
-	return strings.Contains(script, rollout.PublishDir) ||
-		slices.ContainsFunc(sortedKeys(files), func(name string) bool { return strings.Contains(files[name], rollout.PublishDir) })
-}
-
-func gradeFolder(t *Task, folder string) {
-	graded, _ := t.Sandbox["grade_paths"].([]string)
-	t.Sandbox["grade_paths"] = append(graded, folder)
-}
-
-func sameTemporary(instruction, script string, files map[string]string) bool {
-	asked := temporaryIn(instruction)
+// sharesName reports whether the instruction and the tests name the same.
+func sharesName(namedIn func(text string) []string, instruction, script string, files map[string]string) bool {
+	asked := namedIn(instruction)
 	inTests := func(text string) bool {
-		return slices.ContainsFunc(temporaryIn(text), func(name string) bool { return slices.Contains(asked, name) })
+		return slices.ContainsFunc(namedIn(text), func(name string) bool { return slices.Contains(asked, name) })
 	}
 
 	return inTests(script) || slices.ContainsFunc(sortedKeys(files), func(name string) bool { return inTests(files[name]) })
+}
+
+// publishedIn returns rollout.PublishDir if a text names it.
+func publishedIn(text string) []string {
+	if strings.Contains(text, rollout.PublishDir) {
+		return []string{rollout.PublishDir}
+	}
+
+	return nil
 }
 
 // temporaryIn returns the names that a text has below the folder for temporary files.
