@@ -9,7 +9,6 @@ import (
 	"math"
 	"net/http"
 	"strings"
-	"sync"
 
 	"golang.org/x/sync/semaphore"
 
@@ -22,16 +21,11 @@ type bodies struct {
 	most int64
 	// memory bounds the memory of all bodies together. A compressed body reserves its maximum size.
 	memory *semaphore.Weighted
-	// spent holds the buffers of released bodies: new memory would cost as much as reading a body.
-	spent *sync.Pool
 }
 
 func newBodies(most int64) bodies {
-	return bodies{most, semaphore.NewWeighted(2 * most), &sync.Pool{New: func() any { return new(bytes.Buffer) }}}
+	return bodies{most, semaphore.NewWeighted(2 * most)}
 }
-
-// spare is the room after a body that parseScored uses, in bytes.
-const spare = 256
 
 // errGzip is answered in Atropos' words.
 var errGzip = errors.New("Invalid gzip payload") //nolint:staticcheck // these are the words
@@ -55,15 +49,12 @@ func (b bodies) read(w http.ResponseWriter, r *http.Request) (body []byte, relea
 		// the client is gone
 		return nil, nil, false
 	}
-	// the pool holds only these
-	buffer := b.spent.Get().(*bytes.Buffer)
-	release = func() { b.spent.Put(buffer); b.memory.Release(size) }
 
-	buffer.Reset()
+	release = func() { b.memory.Release(size) }
 
-	err := b.fill(buffer, r, size, zipped)
+	body, err := b.readAll(r, size, zipped)
 	if err == nil {
-		return buffer.Bytes(), release, true
+		return body, release, true
 	}
 
 	release()
@@ -84,40 +75,38 @@ func (b bodies) read(w http.ResponseWriter, r *http.Request) (body []byte, relea
 
 var errLarge = errors.New("too large")
 
-func (b bodies) fill(out *bytes.Buffer, r *http.Request, size int64, zipped bool) error {
-	if !zipped && r.ContentLength >= 0 {
-		out.Grow(int(size) + spare)
-		n, err := io.ReadFull(r.Body, out.AvailableBuffer()[:size])
-		// in its place already: it never fails
-		_, _ = out.Write(out.AvailableBuffer()[:n])
-
-		return err
-	}
+func (b bodies) readAll(r *http.Request, size int64, zipped bool) ([]byte, error) {
+	var out bytes.Buffer
 
 	from := io.Reader(r.Body)
-	if zipped {
+
+	switch {
+	case zipped:
 		z, err := gzip.NewReader(r.Body)
 		if errors.Is(err, io.EOF) {
 			// an empty body
-			return nil
+			return nil, nil
 		}
 
 		if err != nil {
-			return errGzip
+			return nil, errGzip
 		}
 
 		from = z
+	case r.ContentLength >= 0:
+		// ReadFrom would else grow a full buffer to see the end
+		out.Grow(int(size) + bytes.MinRead)
 	}
 
 	n, err := out.ReadFrom(io.LimitReader(from, b.most+1))
 	switch {
 	case n > b.most:
-		return errLarge
+		return nil, errLarge
 	case err != nil && zipped:
-		return errGzip
+		return nil, errGzip
 	}
 
-	return err
+	return out.Bytes(), err
 }
 
 // decode decodes a small JSON body into v.
@@ -131,7 +120,7 @@ func (s *server) decode(w http.ResponseWriter, r *http.Request, v any) bool {
 	limited := jsoninput.NewReader(bytes.NewReader(body), jsoninput.Limits{
 		Bytes:    1 << 20,
 		Elements: 1 << 16,
-		Depth:    maxDepth,
+		Depth:    64,
 	})
 	if err := json.NewDecoder(limited).Decode(v); err != nil {
 		s.refuse(w, jsoninput.ExplainError("body", err))

@@ -189,8 +189,12 @@ func (s *server) addGroups(
 
 func (s *server) scoredData(w http.ResponseWriter, r *http.Request) {
 	added, ok := s.addGroups(w, r, func(body []byte, key string) ([]queue.Submission, error) {
-		g, err := parseScored(body)
-		return []queue.Submission{{Key: key, Env: g.env, Sequences: g.sequences, Payload: g.payload}}, err
+		g, err := parseGroup(body)
+		if err != nil {
+			return nil, err
+		}
+
+		return []queue.Submission{{Key: key, Env: g.env, Sequences: g.sequences(), Payload: g.payload()}}, nil
 	})
 	if !ok {
 		return
@@ -232,28 +236,17 @@ const maxGroups = 4096
 
 // parseList parses a list of groups. The key of each is the list's with its index.
 func parseList(body []byte, key string) ([]queue.Submission, error) {
-	list := &scanner{b: body}
+	r := newReader(body)
 
 	var out []queue.Submission
 
-	_, err := list.list("body", maxGroups, func(n int) error {
-		list.space()
-		start := list.i
-
-		g, err := list.group()
-		if err == nil {
-			err = g.check()
-		}
-
+	_, err := r.list("body", maxGroups, func(n int) error {
+		g, err := r.group()
 		if err != nil {
 			return fault.Wrap(fault.Invalid, err, "group %d", n)
 		}
-		// A copy: appending to a group would overwrite the next one.
-		one := queue.Submission{
-			Env:       g.env,
-			Sequences: len(g.lengths["tokens"]),
-			Payload:   g.payload(bytes.Clone(body[start:list.i])),
-		}
+
+		one := queue.Submission{Env: g.env, Sequences: g.sequences(), Payload: g.payload()}
 		if key != "" {
 			one.Key = fmt.Sprintf("%s#%d", key, n)
 		}
@@ -262,6 +255,9 @@ func parseList(body []byte, key string) ([]queue.Submission, error) {
 
 		return nil
 	})
+	if err != nil {
+		return nil, err
+	}
 
-	return out, err
+	return out, r.end()
 }

@@ -1,11 +1,10 @@
 package trainerapi
 
 import (
-	"bytes"
 	"encoding/json"
-	"fmt"
 	"math"
 	"slices"
+	"strconv"
 
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
@@ -17,138 +16,98 @@ var members = []string{
 	"distill_logprobs",
 }
 
-// scored is a group from POST /scored_data.
-type scored struct {
-	sequences int
-	env       *int
+// maxSequences bounds the sequences of a group.
+const maxSequences = 4096
 
-	// the group with all members; missing ones are null
-	payload []byte
-}
+// group is a group from POST /scored_data.
+type group struct {
+	// the texts of the members that are served
+	raw map[string][]byte
 
-// parsed is the state of parsing a group.
-type parsed struct {
-	// lengths of the lists of each sequence, by member; absent: null
+	// the lengths of the lists of each sequence, by member; none: absent or null
 	lengths map[string][]int
 
-	// by member
-	raw    map[string][]byte
 	scores int
 	env    *int
-
-	// has members that are not served, or a duplicate
-	odd bool
 }
 
-// parseScored parses and checks a group. It works in the bytes of body and may write after their end.
-func parseScored(body []byte) (scored, error) {
-	s := &scanner{b: body}
+// parseGroup parses and checks the only group of a body.
+func parseGroup(body []byte) (*group, error) {
+	r := newReader(body)
 
-	g, err := s.group()
+	g, err := r.group()
 	if err != nil {
-		return scored{}, err
+		return nil, err
 	}
 
-	end := s.i
-	if s.space(); s.i != len(s.b) {
-		return scored{}, s.broken("body", "must have nothing after the object")
-	}
-
-	if err := g.check(); err != nil {
-		return scored{}, err
-	}
-
-	return scored{sequences: len(g.lengths["tokens"]), env: g.env, payload: g.payload(body[:end])}, nil
+	return g, r.end()
 }
 
-// group reads an object.
-func (s *scanner) group() (*parsed, error) {
-	g := &parsed{lengths: map[string][]int{}, raw: map[string][]byte{}, scores: -1}
+// group reads and checks a group.
+func (r reader) group() (*group, error) {
+	g := &group{raw: map[string][]byte{}, lengths: map[string][]int{}}
 
-	if !s.skipByte('{') {
-		return nil, s.broken("body", "must be a JSON object")
+	err := r.object(func(name string) error {
+		raw, err := r.raw(func() error { return r.member(g, name) })
+		if slices.Contains(members, name) {
+			g.raw[name] = raw
+		}
+
+		return err
+	})
+	if err != nil {
+		return nil, err
 	}
 
-	if s.skipByte('}') {
-		return g, nil
-	}
-
-	for {
-		name, err := s.key()
-		if err != nil {
-			return nil, err
-		}
-
-		s.space()
-
-		start := s.i
-		if err := s.member(g, name); err != nil {
-			return nil, err
-		}
-
-		g.odd = g.odd || g.raw[name] != nil || !slices.Contains(members, name)
-
-		g.raw[name] = s.b[start:s.i]
-		if s.skipByte('}') {
-			return g, nil
-		}
-
-		if !s.skipByte(',') {
-			return nil, s.broken("body", "must have a comma or the end of the object after each member")
-		}
-	}
+	return g, g.check()
 }
 
 // member reads a member's value.
-func (s *scanner) member(g *parsed, name string) (err error) {
+func (r reader) member(g *group, name string) (err error) {
 	switch name {
 	case "tokens":
-		return s.lists(g, name, func(field string) (int, error) { return s.ints(field, 0, math.MaxInt32) })
+		return r.lists(g, name, func(field string) (int, error) { return r.ints(field, 0, math.MaxInt32) })
 	case "masks":
-		return s.lists(g, name, func(field string) (int, error) { return s.ints(field, math.MinInt32, math.MaxInt32) })
+		return r.lists(g, name, func(field string) (int, error) { return r.ints(field, math.MinInt32, math.MaxInt32) })
 	case "advantages", "ref_logprobs", "inference_logprobs":
-		if s.null() {
+		if r.null() {
 			delete(g.lengths, name)
 			return nil
 		}
 
-		return s.lists(g, name, s.floats)
+		return r.lists(g, name, r.floats)
 	case "scores":
-		g.scores, err = s.floats(name)
+		g.scores, err = r.floats(name)
 		return err
 	case "env_id":
-		return s.envID(g)
+		return r.envID(g)
 	default:
-		raw, err := s.value(name)
-		if err == nil {
-			err = checkForm(name, raw)
+		raw, err := r.value(name)
+		if err != nil {
+			return err
 		}
 
-		return err
+		return checkForm(name, raw)
 	}
 }
 
-func (s *scanner) lists(g *parsed, name string, read func(field string) (int, error)) error {
-	var lengths []int
+func (r reader) lists(g *group, name string, read func(field string) (int, error)) error {
+	lengths := []int{}
 
-	_, err := s.list(name, maxSequences, func(n int) error {
+	_, err := r.list(name, maxSequences, func(n int) error {
 		length, err := read(at(name, n))
 		lengths = append(lengths, length)
 
 		return err
 	})
 
-	if lengths == nil {
-		lengths = []int{}
-	}
-
 	g.lengths[name] = lengths
 
 	return err
 }
 
-func (s *scanner) envID(g *parsed) error {
-	raw, err := s.value("env_id")
+func (r reader) envID(g *group) error {
+	raw, err := r.value("env_id")
 	if err != nil {
 		return err
 	}
@@ -162,7 +121,7 @@ func (s *scanner) envID(g *parsed) error {
 }
 
 // check compares the lists: each sequence has a mask, and each of its lists has as many values as tokens.
-func (g *parsed) check() error {
+func (g *group) check() error {
 	for _, name := range members[:3] {
 		if g.raw[name] == nil {
 			return fault.Field(name, "is required")
@@ -202,32 +161,30 @@ func (g *parsed) check() error {
 	return nil
 }
 
-// payload returns the group with all members. If possible, it appends the missing ones to the body.
-func (g *parsed) payload(body []byte) []byte {
-	out := bytes.TrimLeft(body, " \t\r\n")
-	if g.odd {
-		out = []byte("{")
-	} else {
-		out = out[:len(out)-1]
+// sequences returns the number of sequences.
+func (g *group) sequences() int { return len(g.lengths["tokens"]) }
+
+// payload returns the group with all members that are served. Missing ones are null.
+func (g *group) payload() []byte {
+	size := 2
+	for _, name := range members {
+		size += len(name) + len(`"":null,`) + len(g.raw[name])
 	}
 
-	for _, name := range members {
-		raw := g.raw[name]
-		if !g.odd && raw != nil {
-			continue
-		}
+	out := append(make([]byte, 0, size), '{')
 
-		if len(out) > 1 {
+	for i, name := range members {
+		if i > 0 {
 			out = append(out, ',')
 		}
 
-		out = fmt.Appendf(out, "%q:", name)
+		out = append(strconv.AppendQuote(out, name), ':')
 
-		if raw == nil {
-			raw = []byte("null")
+		if raw := g.raw[name]; raw != nil {
+			out = append(out, raw...)
+		} else {
+			out = append(out, "null"...)
 		}
-
-		out = append(out, raw...)
 	}
 
 	return append(out, '}')

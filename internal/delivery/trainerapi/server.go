@@ -16,7 +16,7 @@ type Options struct {
 	Queue *queue.Queue
 	Log   *slog.Logger
 	// MaxBody bounds a request's body after decompression, in bytes; 0: 256 MiB. The bodies of all requests
-	// together have twice as much.
+	// together have twice as much, and the groups parsed from them as much again.
 	MaxBody int64
 }
 
