@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/rolloutd/rolloutd/internal/rollout"
+	"github.com/rolloutd/rolloutd/internal/taskset"
 )
 
 // gradingFlags say how tasks are graded and what they may reach, in place of what each says.
@@ -24,7 +25,7 @@ type gradingFlags struct {
 
 func (f *gradingFlags) register(fl *pflag.FlagSet) {
 	fl.StringVar(&f.grade, "grade", "",
-		"verifier.grade instead of the task's: fresh ends all that the agent has left running; live lets services go on while the tests run; shared runs the tests in the agent's sandbox")
+		"verifier.grade instead of the task's: fresh ends all that the agent has left running; live lets services go on while the tests run; shared runs the tests in the agent's sandbox. A task with verifier.image is graded fresh, and one with steps not shared")
 	fl.StringVar(&f.rewardKey, "reward-key", "",
 		"reward_key instead of the task's: which reward of reward.json counts, or several separated by commas: the first that is there")
 }
@@ -60,4 +61,12 @@ func (f *gradingFlags) changes() map[string]any {
 	}
 
 	return changes
+}
+
+// gradeOf is how a task is graded.
+func (f *gradingFlags) gradeOf(t taskset.Task) string {
+	args := t.Arguments()
+	taskset.Change(args, f.changes())
+
+	return taskset.GradeOf(args)
 }

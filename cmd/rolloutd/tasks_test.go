@@ -404,6 +404,34 @@ func checkGrading(t *testing.T, grade string) {
 	require.Len(t, p.asked["POST /producers"]["tasks"], 1)
 }
 
+// In a set that is graded shared, tasks that cannot be graded so are checked and produced as they are.
+func TestTasksCheckGradesAMixedSet(t *testing.T) {
+	t.Parallel()
+
+	const step = "instruction: x, verify: ['true'], solution: [a]"
+
+	dir := taskFolder(t, map[string]string{
+		"image.yaml": "instruction: x\ntest_script: a\nsolution: [a]\nsandbox: {image: 'a:1'}\nverifier: {image: 'b:1', artifacts: [/app]}\n",
+		"plain.yaml": "instruction: x\nverify: ['true']\nsolution: [a]\n",
+		"steps.yaml": "steps: [{name: a, " + step + "}, {name: b, " + step + "}]\n",
+	})
+	url := serveTrials(t, map[string]float64{
+		"image-oracle": 1, "image-nop": 0, "plain-oracle-shared": 1, "plain-nop": 0, "steps-oracle": 1, "steps-nop": 0,
+	})
+
+	code, out, errText := rolloutd(t.Context(), nil, "tasks", "check", dir, "--oracle", "--nop", "--server", url, "--grade", "shared")
+	require.Zero(t, code, out+errText)
+	require.Contains(t, out, "image.yaml: --grade shared has no effect on a task with steps or verifier.image: it is graded fresh\n")
+	require.Contains(t, out, "steps.yaml: --grade shared has no effect on a task with steps or verifier.image: it is graded fresh\n")
+	require.NotContains(t, out, "plain.yaml")
+
+	p, env := serveProducers(t, "completed")
+
+	code, _, errText = rolloutd(t.Context(), env, append(produceChecked(dir), "--grade", "shared")...)
+	require.Zero(t, code, errText)
+	require.Len(t, p.asked["POST /producers"]["tasks"], 3)
+}
+
 // A task that was proved by another of its rewards, or with a network, is not proved.
 func TestTasksCheckWithOtherArguments(t *testing.T) {
 	t.Parallel()

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -87,6 +88,7 @@ func (f *checkFlags) check(ctx context.Context, s std, c *client.Client, name st
 	}
 
 	sound, broken := checkTasks(s.out, set, chosen, check)
+	f.noteGrades(s.out, sound)
 
 	if (f.oracle || f.nop) && onThisMachine(c) {
 		before := len(sound)
@@ -115,6 +117,16 @@ func (f *checkFlags) check(ctx context.Context, s std, c *client.Client, name st
 	}
 
 	return nil
+}
+
+// noteGrades names the tasks that cannot be graded as --grade says.
+func (f *checkFlags) noteGrades(w io.Writer, tasks []taskset.Task) {
+	for _, t := range tasks {
+		if grade := f.grading.gradeOf(t); f.grading.grade != "" && grade != f.grading.grade {
+			fmt.Fprintf(w, "note    %-28s %s: --grade %s has no effect on a task with steps or verifier.image: it is graded %s\n",
+				t.Name, t.Source, f.grading.grade, grade)
+		}
+	}
 }
 
 // try runs the trials of the tasks on a server, and prints and returns the problems that they find.
@@ -155,7 +167,7 @@ func keepChecks(path string, tasks []taskset.Task, by gradingFlags, problems []p
 		checks[digest] = taskset.Check{
 			Name:      t.Name,
 			At:        time.Now().UTC(),
-			Grade:     cmp.Or(by.grade, taskset.GradeOf(t.Arguments())),
+			Grade:     by.gradeOf(t),
 			RewardKey: by.rewardKey,
 			Network:   by.network,
 			Problem:   first[t.Name],
@@ -212,7 +224,7 @@ func (t trial) run(
 			graded = append(graded, r.Task)
 		}
 
-		if t.agent == rollout.AgentOracle && t.judge(r) != "" && r.NeedsMore(t.grading.grade) {
+		if t.agent == rollout.AgentOracle && t.judge(r) != "" && t.grading.gradeOf(r.Task) == rollout.GradeFresh && r.NeedsMore() {
 			unsolved = append(unsolved, r.Task)
 		}
 	}
@@ -266,18 +278,18 @@ func (t trial) findGrades(
 		other := trial{agent: t.agent, grading: t.grading}
 		other.grading.grade = grade
 
-		results, err := cli.RunTasks(ctx, c, tasks, concurrency, other.arguments, func(cli.TaskResult) {})
+		apt := slices.DeleteFunc(slices.Clone(tasks), func(t taskset.Task) bool {
+			return found[keyOf(t)] != "" || other.grading.gradeOf(t) != grade
+		})
+
+		results, err := cli.RunTasks(ctx, c, apt, concurrency, other.arguments, func(cli.TaskResult) {})
 		if err != nil {
 			return nil, err
 		}
 
-		tasks = nil
-
 		for _, r := range results {
 			if t.judge(r) == "" {
 				found[keyOf(r.Task)] = grade
-			} else {
-				tasks = append(tasks, r.Task)
 			}
 		}
 	}

@@ -183,13 +183,11 @@ func OnlyWith(grade string) string {
 		"run, tasks check and produce --grade %[1]s, rollout of a producer)\n        ", grade)
 }
 
-// NeedsMore reports whether the verifier gave less than the full reward, in a fresh sandbox. grade is
-// verifier.grade instead of the task's; "": as the task says.
-func (r TaskResult) NeedsMore(grade string) bool {
+// NeedsMore reports whether the verifier gave less than the full reward.
+func (r TaskResult) NeedsMore() bool {
 	_, most := r.rewardRange()
 
-	return r.Err == nil && cmp.Or(grade, taskset.GradeOf(r.Task.Arguments())) == rollout.GradeFresh &&
-		r.Task.Verifier["image"] == nil &&
+	return r.Err == nil &&
 		(r.Result.Outcome == rollout.VerifierFailed || r.Result.Reward != nil && *r.Result.Reward < most)
 }
 

@@ -184,13 +184,44 @@ func TestChange(t *testing.T) {
 		"sandbox": map[string]any{"image": "app:1"},
 	}
 	taskset.Change(args, map[string]any{
-		"instruction": "b", "verifier": map[string]any{"grade": "live"}, "limits": map[string]any{"call_s": 1200},
+		"instruction": "b", "verifier": map[string]any{"grade": "fresh"}, "limits": map[string]any{"call_s": 1200},
 		"sandbox": map[string]any{"backend": "docker"},
 	})
 	require.Equal(t, map[string]any{
-		"instruction": "b", "verifier": map[string]any{"image": "grader:1", "grade": "live"},
+		"instruction": "b", "verifier": map[string]any{"image": "grader:1", "grade": "fresh"},
 		"limits": map[string]any{"verifier_s": 600, "call_s": 1200}, "sandbox": map[string]any{"image": "app:1", "backend": "docker"},
 	}, args)
+}
+
+// A way to grade that is meant for all tasks of a set leaves those as they are that cannot have it. What a task itself says
+// stays, for a server to refuse it.
+func TestChangeOfTheGrade(t *testing.T) {
+	t.Parallel()
+
+	for name, c := range map[string]struct{ before, changes, want string }{
+		"plain":              {`{}`, `{"verifier": {"grade": "shared"}}`, "shared"},
+		"live to shared":     {`{"verifier": {"grade": "live"}}`, `{"verifier": {"grade": "shared"}}`, "shared"},
+		"image":              {`{"verifier": {"image": "a"}}`, `{"verifier": {"grade": "shared"}}`, "fresh"},
+		"image, live":        {`{"verifier": {"image": "a"}}`, `{"verifier": {"grade": "live"}}`, "fresh"},
+		"steps":              {`{"steps": [{}]}`, `{"verifier": {"grade": "shared"}}`, "fresh"},
+		"steps, live":        {`{"steps": [{}]}`, `{"verifier": {"grade": "live"}}`, "live"},
+		"live steps":         {`{"steps": [{}], "verifier": {"grade": "live"}}`, `{"verifier": {"grade": "shared"}}`, "live"},
+		"default and image":  {`{"verifier": {"grade": "shared"}}`, `{"verifier": {"image": "a"}}`, "fresh"},
+		"default and steps":  {`{"verifier": {"grade": "shared"}}`, `{"steps": [{}]}`, "fresh"},
+		"the task's own":     {`{"steps": [{}], "verifier": {"grade": "shared"}}`, `{"seed": 1}`, "shared"},
+		"the call's own":     {`{}`, `{"steps": [{}], "verifier": {"grade": "shared"}}`, "shared"},
+		"other ways of both": {`{"steps": [{}], "verifier": {"grade": "shared"}}`, `{"verifier": {"grade": "live"}}`, "live"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			var args, changes map[string]any
+			require.NoError(t, json.Unmarshal([]byte(c.before), &args))
+			require.NoError(t, json.Unmarshal([]byte(c.changes), &changes))
+			taskset.Change(args, changes)
+			require.Equal(t, c.want, taskset.GradeOf(args))
+		})
+	}
 }
 
 // reward_key names the reward of each test script. Where there is none it stays, for a server to refuse it.

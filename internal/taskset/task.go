@@ -205,7 +205,8 @@ func (t Task) Arguments() map[string]any {
 
 // Change sets arguments of a rollout in place of a task's own. Of limits, sandbox and verifier it sets single fields: another
 // way to grade leaves the image of the task's verifier, and a time for calls the task's time for its tests. reward_key is
-// that of each test script, of the task or of its steps.
+// that of each test script, of the task or of its steps. A way to grade that the task cannot have is left out: it is meant for
+// all tasks of a set.
 func Change(args, changes map[string]any) {
 	before := maps.Clone(args)
 	maps.Copy(args, changes)
@@ -220,8 +221,40 @@ func Change(args, changes map[string]any) {
 		}
 	}
 
+	if takesGrade(before) && takesGrade(changes) && !takesGrade(args) {
+		keepGrade(args, before)
+	}
+
 	if key, ok := changes["reward_key"]; ok {
 		changeRewardKey(args, key)
+	}
+}
+
+// takesGrade reports whether a task with these arguments can be graded as they say. A verifier with an image of its own has
+// no services of the agent and none of its files; in shared grading the agent of the next step could read the tests.
+func takesGrade(args map[string]any) bool {
+	verifier, _ := args["verifier"].(map[string]any)
+	steps, _ := args["steps"].([]any)
+
+	switch GradeOf(args) {
+	case rollout.GradeLive:
+		return verifier["image"] == nil
+	case rollout.GradeShared:
+		return verifier["image"] == nil && len(steps) == 0
+	default:
+		return true
+	}
+}
+
+// keepGrade gives arguments the way to grade that they had before, or the default if they cannot have that either.
+func keepGrade(args, before map[string]any) {
+	verifier, _ := args["verifier"].(map[string]any)
+	verifier = maps.Clone(verifier)
+	verifier["grade"] = GradeOf(before)
+	args["verifier"] = verifier
+
+	if !takesGrade(args) {
+		delete(verifier, "grade")
 	}
 }
 
