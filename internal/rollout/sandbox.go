@@ -192,7 +192,7 @@ func CheckGradePath(field, p string) error {
 		}
 	}
 
-	if p == PublishDir || strings.HasPrefix(p, PublishDir+"/") {
+	if below(PublishDir, p) || below(LogDir, p) {
 		return nil
 	}
 

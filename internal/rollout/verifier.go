@@ -379,8 +379,14 @@ func (v Verifier) validCollect() error {
 	return nil
 }
 
-// PublishDir is where Harbor's agents may leave files for the verifier without being told.
-const PublishDir = "/logs/artifacts"
+// Folders that each agent of Harbor has.
+const (
+	// PublishDir is where an agent may leave files for the verifier without being told.
+	PublishDir = "/logs/artifacts"
+
+	// LogDir is for logs of the agent, and for work where a task says so.
+	LogDir = "/logs/agent"
+)
 
 // ImageWorkdir is the variable of a verifier that has the WORKDIR of its sandbox's image, if that names one.
 const ImageWorkdir = "ROLLOUTD_IMAGE_WORKDIR"

@@ -58,7 +58,7 @@ func readHarbor(folder fs.FS, source string) (Task, error) {
 		t.RewardRange = rollout.AnyReward()
 	}
 
-	gradeOutside(&t)
+	h.gradeOutside(&t)
 	h.checkOwnFolder(&t)
 
 	if err := errors.Join(h.errs...); err != nil {
@@ -91,6 +91,9 @@ type harborReader struct {
 	// a line of shell with which the test script goes to where it starts; "": it is there
 	enter string
 
+	// instructions and files of solutions, which say where the work is
+	asked []string
+
 	// bytes of solutions and tests that may still be in the task itself
 	inline int
 
@@ -108,7 +111,10 @@ func (h *harborReader) instruction(folder string) string {
 		h.refuse("%s: is not supported: the agent begins without an earlier conversation", path.Join(folder, earlier))
 	}
 
-	return withoutCanary(h.text(path.Join(folder, "instruction.md")))
+	text := withoutCanary(h.text(path.Join(folder, "instruction.md")))
+	h.asked = append(h.asked, text)
+
+	return text
 }
 
 // has reports whether the task has a file.
@@ -271,6 +277,7 @@ func (h *harborReader) solution(t *Task, from string) []string {
 	var commands []string
 
 	for _, name := range sortedKeys(files) {
+		h.asked = append(h.asked, files[name])
 		target := shellQuote(path.Join(folder, name))
 		data := base64.StdEncoding.EncodeToString([]byte(files[name]))
 		command := fmt.Sprintf("mkdir -p \"$(dirname %[1]s)\" && base64 -d > %[1]s <<< '%[2]s'", target, data)

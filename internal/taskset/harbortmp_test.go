@@ -61,3 +61,51 @@ func TestHarborTemporary(t *testing.T) {
 	_, err = open(t, folder(t, harborTask(map[string]string{"environment/Dockerfile": "FROM x\nWORKDIR /home/user/logs/x\n"}))).Task(0)
 	require.ErrorContains(t, err, "WORKDIR: must be outside /home/user/logs, which has files of rolloutd")
 }
+
+// An agent of Harbor has folders for logs and artifacts. They are graded where an instruction or a solution names them; what
+// the tests alone expect there is noted.
+func TestHarborLogFolders(t *testing.T) {
+	t.Parallel()
+
+	const tests = "cat /logs/agent/answer.txt"
+
+	for name, c := range map[string]struct {
+		instruction, solution, tests string
+		separate                     bool
+		graded                       []string
+		note                         string
+	}{
+		"instruction": {"Write /logs/agent/answer.txt.", "", tests, false, []string{"/logs/agent"}, ""},
+		"solution":    {"Answer.", "echo a | tee /logs/agent/answer.txt", tests, false, []string{"/logs/agent"}, ""},
+		"both": {
+			"Answer.", "cp /logs/agent/a /logs/artifacts/a", "true", false, []string{"/logs/artifacts", "/logs/agent"}, "",
+		},
+		"separate":   {"Answer.", "echo > /logs/agent/log", "true", true, []string{"/logs/artifacts", "/logs/agent"}, ""},
+		"tests only": {"Answer.", "", "cat /logs/agent/trajectory.json", false, nil, "the tests name /logs/agent, which is empty here"},
+		"reward":     {"Write /logs/verifier/a.", "", "true", false, nil, "names /logs/verifier: only the tests have it here"},
+	} {
+		files := map[string]string{
+			"environment/Dockerfile": "FROM x\n", "instruction.md": c.instruction, "tests/test.sh": "#!/bin/bash\n" + c.tests + "\n",
+		}
+		if c.solution != "" {
+			files["solution/solve.sh"] = "#!/bin/bash\n" + c.solution + "\n"
+		}
+
+		if c.separate {
+			files["task.toml"] = separateSettings("", "", "")
+		}
+
+		task, err := open(t, folder(t, harborTask(files))).Task(0)
+		require.NoError(t, err, name)
+
+		graded, _ := task.Sandbox["grade_paths"].([]string)
+		require.Equal(t, c.graded, graded, name)
+
+		if c.note == "" {
+			require.Empty(t, task.Notes, name)
+		} else {
+			require.Len(t, task.Notes, 1, name)
+			require.Contains(t, task.Notes[0], c.note, name)
+		}
+	}
+}
