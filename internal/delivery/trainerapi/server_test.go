@@ -269,6 +269,7 @@ func TestRefusals(t *testing.T) {
 		groupOf(1, 1, `, "images": [NaN]`):                                              "images: must be JSON with finite numbers",
 		groupOf(1, 1, `, "overrides": {}`):                                              "overrides: must be a list of objects",
 		groupOf(1, 1, `, "generation_params": [1]`):                                     "generation_params: must be an object",
+		`{"tokens":[` + strings.Repeat("[1],", 4096) + `[1]]}`:                          "tokens: must have at most 4096 elements",
 		`{"tokens":[],"masks":[],"scores":[]}`:                                          "tokens: must have at least one sequence",
 		`{"tokens":[[1]],"masks":[[1]],"scores":[1]} {}`:                                "body: must have nothing after its end, got \"{}\" at byte 44",
 	} {
@@ -299,8 +300,16 @@ func TestRefusals(t *testing.T) {
 		require.Contains(t, text, r.why)
 	}
 
-	status, _ := c.do("POST", "/scored_data_list", "["+groupOf(2, 1, "")+","+groupOf(3, 1, "")+"]")
-	require.Equal(t, http.StatusUnprocessableEntity, status)
+	for list, why := range map[string]string{
+		"[" + groupOf(2, 1, "") + "," + groupOf(3, 1, "") + "]": "a group of 3 sequences can never fill a batch of 8",
+		"[" + groupOf(2, 1, "") + "] []":                        "body: must have nothing after its end",
+		"[" + groupOf(2, 1, "") + ",":                           "group 1: body: must be a JSON object",
+	} {
+		status, text := c.do("POST", "/scored_data_list", list)
+		require.Equal(t, http.StatusUnprocessableEntity, status, list)
+		require.Contains(t, text, why)
+	}
+
 	require.InDelta(t, 0, c.ok("GET", "/status", "")["queue_size"], 0)
 }
 
