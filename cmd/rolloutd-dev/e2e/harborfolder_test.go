@@ -51,8 +51,9 @@ func TestHarborHabits(t *testing.T) {
 	srv := startDev(t, devOptions{env: []string{"ROLLOUTD_IMAGE_REGISTRIES=registry.invalid"}})
 
 	for second, want := range map[string]string{
-		"/output/copy": "tasks: 1, problems: 0",
-		"~/copy":       "grade: shared",
+		"/output/copy":     "tasks: 1, problems: 0",
+		"/logs/agent/copy": "tasks: 1, problems: 0",
+		"~/copy":           "grade: shared",
 	} {
 		t.Run(second, func(t *testing.T) {
 			t.Parallel()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"unicode/utf8"
 
 	"github.com/rolloutd/rolloutd/internal/delivery/queue"
 	"github.com/rolloutd/rolloutd/internal/fault"
@@ -173,6 +174,12 @@ func (s *server) addGroups(
 		return nil, false
 	}
 	defer release()
+
+	// a trainer could not read the batch
+	if !utf8.Valid(body) {
+		s.refuse(w, fault.Field("body", "must be UTF-8"))
+		return nil, false
+	}
 
 	groups, err := parse(body, key)
 	if err == nil {

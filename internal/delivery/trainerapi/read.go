@@ -19,8 +19,15 @@ type reader struct {
 	text []byte
 }
 
+// newReader reads what Python's readers accept. They take the last of equal names, and half of a surrogate pair, which a
+// policy may write and Python's json passes on.
 func newReader(text []byte) reader {
-	return reader{jsontext.NewDecoder(bytes.NewBuffer(text), jsontext.AllowDuplicateNames(true)), text}
+	return reader{
+		jsontext.NewDecoder(
+			bytes.NewBuffer(text), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true),
+		),
+		text,
+	}
 }
 
 // rest returns the text that is not read yet, without what separates it from the last value.

@@ -47,11 +47,13 @@ func parseGroup(body []byte) (*group, error) {
 func (r reader) group() (*group, error) {
 	g := &group{raw: map[string][]byte{}, lengths: map[string][]int{}}
 
-	err := r.object(func(name string) error {
-		raw, err := r.raw(func() error { return r.member(g, name) })
-		if slices.Contains(members, name) {
-			g.raw[name] = raw
+	err := r.object(func(name string) (err error) {
+		if !slices.Contains(members, name) {
+			_, err = r.value("body")
+			return err
 		}
+
+		g.raw[name], err = r.raw(func() error { return r.member(g, name) })
 
 		return err
 	})

@@ -269,6 +269,7 @@ func TestRefusals(t *testing.T) {
 		groupOf(1, 1, `, "images": [NaN]`):                                              "images: must be JSON with finite numbers",
 		groupOf(1, 1, `, "overrides": {}`):                                              "overrides: must be a list of objects",
 		groupOf(1, 1, `, "generation_params": [1]`):                                     "generation_params: must be an object",
+		groupOf(1, 1, ", \"images\": [\"\xff\"]"):                                       "body: must be UTF-8",
 		`{"tokens":[` + strings.Repeat("[1],", 4096) + `[1]]}`:                          "tokens: must have at most 4096 elements",
 		`{"tokens":[],"masks":[],"scores":[]}`:                                          "tokens: must have at least one sequence",
 		`{"tokens":[[1]],"masks":[[1]],"scores":[1]} {}`:                                "body: must have nothing after its end, got \"{}\" at byte 44",
