@@ -24,10 +24,6 @@ const (
 // listFrame returns the reply to list_tools over /ws, encoded once: most of it is the schemas, which never
 // change. The tools of interactive episodes may change, so their lists are not cached here.
 func (s *Server) listFrame() (reply.Encoded, error) {
-	if s.env.Play != nil {
-		return nil, nil
-	}
-
 	list, err := s.env.ListTools(context.Background())
 	if err != nil {
 		return nil, err

@@ -187,7 +187,12 @@ func (s *Server) wsStep(sess *session.Session, data map[string]any, found valida
 		sess.Stepped()
 		s.env.CountList()
 
-		return s.listed
+		list, err := s.listed()
+		if err != nil {
+			return failedFrame(reply.Explain(err))
+		}
+
+		return list
 	}
 
 	return deferredReply(func(ctx context.Context) any {

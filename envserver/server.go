@@ -45,7 +45,7 @@ type Server struct {
 	upgrader websocket.Upgrader
 
 	// the answer to list_tools
-	listed  reply.Encoded
+	listed  func() (reply.Encoded, error)
 	schemas reply.SchemaResponse
 
 	// the OpenAPI document
@@ -178,10 +178,6 @@ func newServer(o Options, p parts) (*Server, error) {
 		return nil, fmt.Errorf("envserver: metrics: %w", err)
 	}
 
-	if s.listed, err = s.listFrame(); err != nil {
-		return nil, fmt.Errorf("envserver: tools: %w", err)
-	}
-
 	if s.page, err = web.Page(strings.TrimSuffix(webHome, "/")); err != nil {
 		return nil, fmt.Errorf("envserver: %w", err)
 	}
@@ -190,7 +186,8 @@ func newServer(o Options, p parts) (*Server, error) {
 		return nil, fmt.Errorf("envserver: schemas: %w", err)
 	}
 
-	// most servers are never asked for it, and encoding takes as long as all else of the start
+	// most servers are never asked for these, and encoding takes longer than all else of the start
+	s.listed = sync.OnceValues(s.listFrame)
 	s.described = sync.OnceValues(func() ([]byte, error) { return s.document().Encode() })
 
 	// Small shared buffers: most connections are idle, and a large frame bypasses them.

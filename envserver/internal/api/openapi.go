@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	schema "github.com/google/jsonschema-go/jsonschema"
@@ -63,12 +64,14 @@ func (d Document) Encode() (reply.Encoded, error) {
 	r.Spec.SetHTTPBearerTokenSecurity(bearer, "", "token of the server")
 	r.Spec.SetHTTPBasicSecurity(basic, "token as the password, for clients that cannot set headers")
 
+	refusals := map[int]openapi31.ResponseOrReference{}
+
 	for _, rt := range d.Routes {
 		if rt.Operation == nil {
 			continue
 		}
 
-		if err := d.addRoute(r, rt); err != nil {
+		if err := d.addRoute(r, refusals, rt); err != nil {
 			return nil, fmt.Errorf("describe %s %s: %w", rt.Method, rt.Path, err)
 		}
 	}
@@ -76,13 +79,22 @@ func (d Document) Encode() (reply.Encoded, error) {
 	return jsonvalue.Encode(r.Spec)
 }
 
-func (d Document) addRoute(r *openapi31.Reflector, rt Route) error {
+// addRoute adds a route to the document. It describes the answer of each status of an error once, for all routes: to
+// describe them anew for every route takes nearly as long as all else.
+func (d Document) addRoute(r *openapi31.Reflector, refusals map[int]openapi31.ResponseOrReference, rt Route) error {
 	oc, err := r.NewOperationContext(rt.Method, rt.Path)
 	if err != nil {
 		return err
 	}
 
-	rt.Operation.describe(oc, d.Secured(rt.Path))
+	secured := d.Secured(rt.Path)
+	rt.Operation.describe(oc, secured)
+
+	for _, status := range rt.Operation.refusals(secured) {
+		if _, known := refusals[status]; !known {
+			describeRefusal(oc, status)
+		}
+	}
 
 	if err := r.AddOperation(oc); err != nil {
 		return err
@@ -94,6 +106,16 @@ func (d Document) addRoute(r *openapi31.Reflector, rt Route) error {
 	if err != nil {
 		return err
 	}
+
+	for _, status := range rt.Operation.refusals(secured) {
+		key := strconv.Itoa(status)
+		if _, known := refusals[status]; !known {
+			refusals[status] = op.Responses.MapOfResponseOrReferenceValues[key]
+		}
+
+		op.Responses.WithMapOfResponseOrReferenceValuesItem(key, refusals[status])
+	}
+
 	// extensions of this library that other tools do not know
 	op.MapOfAnything = nil
 	if rt.Operation.NeedsBody {

@@ -39,7 +39,7 @@ func EngineErrors(more ...int) []int { return append([]int{http.StatusServiceUna
 // Media is the answer of a route that is not JSON.
 type Media string
 
-// describe writes the operation into the document.
+// describe writes the operation into the document, without the answers to requests that it refuses.
 func (o Operation) describe(oc openapi.OperationContext, secured bool) {
 	oc.SetID(o.ID)
 	oc.SetTags(o.Tag)
@@ -67,23 +67,30 @@ func (o Operation) describe(oc openapi.OperationContext, secured bool) {
 		oc.AddRespStructure(form, slices.Clone(answer)...)
 	}
 
-	refuses := append(slices.Clone(o.Refuses), http.StatusInternalServerError)
-
 	if secured {
 		oc.AddSecurity(bearer)
 		oc.AddSecurity(basic)
+	}
+}
 
-		refuses = append(refuses, http.StatusUnauthorized)
+// refusals returns the statuses of all errors of the route.
+func (o Operation) refusals(secured bool) []int {
+	all := append(slices.Clone(o.Refuses), http.StatusInternalServerError)
+	if secured {
+		all = append(all, http.StatusUnauthorized)
 	}
 
-	for _, status := range refuses {
-		var body any = reply.Problem{}
-		if status == http.StatusUnprocessableEntity {
-			body = reply.Invalid{}
-		}
+	return all
+}
 
-		oc.AddRespStructure(body, openapi.WithHTTPStatus(status), described(http.StatusText(status)))
+// describeRefusal writes the answer with the status of an error into the document.
+func describeRefusal(oc openapi.OperationContext, status int) {
+	var body any = reply.Problem{}
+	if status == http.StatusUnprocessableEntity {
+		body = reply.Invalid{}
 	}
+
+	oc.AddRespStructure(body, openapi.WithHTTPStatus(status), described(http.StatusText(status)))
 }
 
 func described(text string) openapi.ContentOption {
