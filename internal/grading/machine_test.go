@@ -19,6 +19,11 @@ func machines(t *testing.T) driver.Driver {
 		t,
 		errors.Join(service.Programs("cmp", "diff", "git", "nice", "pkill", "printf", "timeout"), service.Python()),
 	)
+
+	at, err := e2b.ProgramPath(sandboxdPath)
+	require.NoError(t, err)
+	require.NoError(t, service.AddProgram(at, sandboxdPath))
+
 	d, err := e2b.New(e2b.Options{
 		Dir:          t.TempDir(),
 		SandboxdPath: sandboxdPath,

@@ -35,14 +35,28 @@ print(py.__file__)`).Output()
 func pytestPackages(t testing.TB) []byte {
 	t.Helper()
 
-	folders, err := findPytest()
-	if err != nil {
+	if _, err := findPytest(); err != nil {
 		return nil
 	}
 
-	version, err := exec.CommandContext(t.Context(), "/usr/bin/python3", "-c", "import sys; print('python%d.%d' % sys.version_info[:2])").
-		Output()
+	archive, err := packPytest()
 	require.NoError(t, err)
+
+	return archive
+}
+
+// packPytest makes the archive once: it takes longer than most tests.
+var packPytest = sync.OnceValues(func() ([]byte, error) {
+	folders, err := findPytest()
+	if err != nil {
+		return nil, err
+	}
+
+	version, err := exec.Command("/usr/bin/python3", "-c", "import sys; print('python%d.%d' % sys.version_info[:2])").
+		Output()
+	if err != nil {
+		return nil, err
+	}
 
 	site := strings.TrimSpace(string(version)) + "/site-packages/"
 
@@ -77,10 +91,10 @@ func pytestPackages(t testing.TB) []byte {
 
 			return err
 		})
-		require.NoError(t, err)
+		if err != nil {
+			return nil, err
+		}
 	}
 
-	require.NoError(t, w.Close())
-
-	return buf.Bytes()
-}
+	return buf.Bytes(), w.Close()
+})
