@@ -52,14 +52,15 @@ const appScript = `
     - text: Done.
 `
 
-// installScript plays an OpenCode agent that is root in its image. The agent installs a program and system
-// files, changes users, and runs the program to write a file in its workdir.
+// installScript plays an agent that is root in its image. The agent installs a program and system files, changes users, and
+// runs the program to write a file in its workdir.
 const installScript = `
 - match: install the tool
+  hermes: true
   turns:
-    - tool_calls: [{name: bash, arguments: {command: "id -u; pwd; ls; tool", description: "Look"}}]
-    - tool_calls: [{name: bash, arguments: {command: "printf '#!/bin/bash\necho made by $UID\n' > /usr/bin/tool; chmod 755 /usr/bin/tool; mkdir -p /var/lib/tool; echo conf > /etc/tool.conf; chown 33:33 /var/lib/tool; stat -c %u /var/lib/tool; tool", description: "Install"}}]
-    - tool_calls: [{name: bash, arguments: {command: "tool > out.txt; setpriv --reuid=33 --regid=33 --clear-groups tool >> out.txt; echo x > /srv/data/made; rm /etc/hostname; echo 1 > /verifier/logs/reward.txt; cat out.txt", description: "Use"}}]
+    - tool_calls: [{name: terminal, arguments: {command: "id -u; pwd; ls; tool"}}]
+    - tool_calls: [{name: terminal, arguments: {command: "printf '#!/bin/bash\necho made by $UID\n' > /usr/bin/tool; chmod 755 /usr/bin/tool; mkdir -p /var/lib/tool; echo conf > /etc/tool.conf; chown 33:33 /var/lib/tool; stat -c %u /var/lib/tool; tool"}}]
+    - tool_calls: [{name: terminal, arguments: {command: "tool > out.txt; setpriv --reuid=33 --regid=33 --clear-groups tool >> out.txt; echo x > /srv/data/made; rm /etc/hostname; echo 1 > /verifier/logs/reward.txt; cat out.txt"}}]
     - text: Done.
 `
 
@@ -166,7 +167,7 @@ func TestUsersOfAnImageOnBothBackends(t *testing.T) {
 
 	root := args{"image": "users:1", "user": "root", "workdir": "image", "grade_paths": []string{"/srv/data"}}
 	task := args{
-		"instruction": "install the tool", "agent": "opencode",
+		"instruction": "install the tool", "agent": "react",
 		"setup": []string{"[ $UID = 0 ] && echo setup > /usr/setup && touch by-setup"},
 		"verify": []string{
 			`test "$(cat out.txt)" = "$(printf 'made by 0\nmade by 33')" && cat /srv/data/made by-setup`,

@@ -20,16 +20,14 @@ func TestBlackBox(t *testing.T) {
 `)
 
 	srv := startDev(t, devOptions{modelURL: model.url})
-	for mode, turns := range map[rollout.Mode]int{rollout.TransparentProxy: 2, rollout.BlackBox: 0} {
-		result := runRollout(t, srv.url, args{
-			"instruction": "work unseen",
-			"endpoint":    "scripted",
-			"mode":        string(mode),
-			"verify":      []string{"test -s log.txt"},
-		})
-		require.Equal(t, rollout.Completed, result.Outcome, deref(result.Error))
-		require.InDelta(t, 1.0, *result.Reward, 0)
-		require.Equal(t, mode, result.Mode)
-		require.Len(t, result.ProxyTurns, turns)
-	}
+	result := runRollout(t, srv.url, args{
+		"instruction": "work unseen",
+		"endpoint":    "scripted",
+		"mode":        string(rollout.BlackBox),
+		"verify":      []string{"test -s log.txt"},
+	})
+	require.Equal(t, rollout.Completed, result.Outcome, deref(result.Error))
+	require.InDelta(t, 1.0, *result.Reward, 0)
+	require.Equal(t, rollout.BlackBox, result.Mode)
+	require.Empty(t, result.ProxyTurns)
 }

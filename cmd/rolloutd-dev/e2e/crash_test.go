@@ -1,6 +1,8 @@
 package e2e
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -9,16 +11,18 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// The whole process is killed with kill -9 in each phase and started again. The rollout has the same result
-// in one attempt, the agent is started once, and no sandbox or process remains.
+// The whole process is killed with kill -9 in each phase and started again, up to three times in one rollout. The rollout has
+// the same result in one attempt, the agent is started once, and no sandbox or process remains. In the agent's phase the
+// process is killed during a model call: the gateway repeats the unanswered call, and the trace has one turn for it.
 func TestKillAtEachPhase(t *testing.T) {
 	t.Parallel()
 
-	for _, phase := range []rollout.Phase{
-		rollout.PhaseCreating, rollout.PhaseInstalling, rollout.PhaseProxy, rollout.PhaseSetup, rollout.PhaseAgent,
-		rollout.PhaseVerifying, rollout.PhaseCollecting, rollout.PhaseClosing,
+	for _, killed := range [][]rollout.Phase{
+		{rollout.PhaseCreating, rollout.PhaseSetup, rollout.PhaseVerifying},
+		{rollout.PhaseInstalling, rollout.PhaseAgent},
+		{rollout.PhaseProxy, rollout.PhaseCollecting, rollout.PhaseClosing},
 	} {
-		t.Run(string(phase), func(t *testing.T) {
+		t.Run(fmt.Sprint(killed), func(t *testing.T) {
 			t.Parallel()
 			model := startModel(t, slowScript)
 			srv := startDev(t, devOptions{modelURL: model.url})
@@ -29,9 +33,19 @@ func TestKillAtEachPhase(t *testing.T) {
 			})
 			// A phase may last only milliseconds and end before the test observes it. The test then kills
 			// the process in a later phase, or after the rollout is done, when its result must not change.
-			waitFor(t, srv.url, id, "reaches "+string(phase), func(s state) bool { return reached(s.Phase, phase) })
-			srv.kill()
-			srv = srv.restart(t)
+			var longest time.Duration
+
+			for _, phase := range killed {
+				waitFor(t, srv.url, id, "reaches "+string(phase), func(s state) bool {
+					return reached(s.Phase, phase) && (s.Phase != rollout.PhaseAgent || s.SessionID != "")
+				})
+
+				at := time.Now()
+
+				srv.kill()
+				srv = srv.restart(t)
+				longest = max(longest, time.Since(at))
+			}
 
 			result := finalize(t, srv.url, id)
 			require.Equal(t, rollout.Completed, result.Outcome, deref(result.Error))
@@ -39,39 +53,18 @@ func TestKillAtEachPhase(t *testing.T) {
 			require.InDelta(t, 1.0, *result.Reward, 0, "%+v", result.VerifyResults)
 			require.Len(t, result.Attempts, 1, "a restart is no new attempt")
 			require.Len(t, result.ProxyTurns, 4)
+			requireWholeTurns(t, result)
+
+			// an activity before or after the sandbox's life is retried after its heartbeat timeout
+			if slices.Contains(killed, rollout.PhaseAgent) {
+				srv.requireTakenOver(t, id, longest)
+			}
+
 			require.Equal(t, 1, srv.agentStarts(t, result))
 			require.Empty(t, srv.sandboxes(t))
 			require.Empty(t, processesNaming(t, id))
 		})
 	}
-}
-
-// The process is killed during a model call. The gateway repeats the unanswered call, and the trace has one
-// turn for it.
-func TestKillDuringAModelCall(t *testing.T) {
-	t.Parallel()
-	model := startModel(t, slowScript)
-	srv := startDev(t, devOptions{modelURL: model.url})
-	id := start(t, srv.url, args{"instruction": "take your time", "endpoint": "scripted"})
-	waitFor(
-		t,
-		srv.url,
-		id,
-		"one turn done",
-		func(s state) bool { return s.Phase == rollout.PhaseAgent && s.SessionID != "" },
-	)
-
-	killed := time.Now()
-
-	srv.kill()
-	srv = srv.restart(t)
-	away := time.Since(killed)
-	result := finalize(t, srv.url, id)
-	require.Equal(t, rollout.Completed, result.Outcome, deref(result.Error))
-	require.Len(t, result.ProxyTurns, 4)
-	requireWholeTurns(t, result)
-	require.Equal(t, 1, srv.agentStarts(t, result))
-	srv.requireTakenOver(t, id, away)
 }
 
 // An abort stops the model's generation at once, keeps the files and the transcript, and gives no reward.

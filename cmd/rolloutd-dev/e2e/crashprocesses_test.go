@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -9,43 +10,49 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// Each of the four processes is killed with kill -9 while the agent works, and started again. The rollout
-// completes in its first attempt.
+// Each of the four processes is killed with kill -9 while the agent works, and started again, one after the other. The
+// rollout completes in its first attempt.
 func TestEachOfFourProcessesIsKilled(t *testing.T) {
 	t.Parallel()
-	model := startModel(t, slowScript)
 
-	set := startFourProcesses(t, fourProcessesOptions{modelURL: model.url})
+	const turns = 4
+
+	gate := startGate(t, longScript(turns, time.Second))
+	set := startFourProcesses(t, fourProcessesOptions{modelURL: gate.url})
+	id := start(t, set.url, args{
+		"instruction": "take ages", "endpoint": "scripted",
+		"verify": []string{"test $(wc -l < log.txt) -eq " + fmt.Sprint(turns)},
+	})
+
+	var longest time.Duration
+
 	for _, role := range []string{"worker", "gateway", "serve", "temporal"} {
-		t.Run(role, func(t *testing.T) {
-			id := start(t, set.url, args{
-				"instruction": "take your time", "endpoint": "scripted", "rollout_id": "kill-" + role,
-				"verify": []string{"test \"$(cat log.txt)\" = \"$(printf 'one\\ntwo\\nthree')\""},
-			})
-			waitFor(
-				t,
-				set.url,
-				id,
-				"agent at work",
-				func(s state) bool { return s.Phase == rollout.PhaseAgent && s.SessionID != "" },
-			)
+		waitFor(
+			t,
+			set.url,
+			id,
+			"agent at work",
+			func(s state) bool { return s.Phase == rollout.PhaseAgent && s.SessionID != "" },
+		)
 
-			killed := time.Now()
+		killed := time.Now()
 
-			set.roles[role].kill()
-			set.start(role)
+		set.roles[role].kill()
+		set.start(role)
 
-			away := time.Since(killed)
-			result := finalize(t, set.url, id)
-			require.Equal(t, rollout.Completed, result.Outcome, deref(result.Error))
-			require.NotNil(t, result.Reward)
-			require.InDelta(t, 1.0, *result.Reward, 0)
-			require.Len(t, result.Attempts, 1)
-			require.Len(t, result.ProxyTurns, 4)
-			requireWholeTurns(t, result)
-			set.requireTakenOver(t, id, away)
-		})
+		longest = max(longest, time.Since(killed))
 	}
+
+	gate.open()
+
+	result := finalize(t, set.url, id)
+	require.Equal(t, rollout.Completed, result.Outcome, deref(result.Error))
+	require.NotNil(t, result.Reward)
+	require.InDelta(t, 1.0, *result.Reward, 0, "%+v", result.VerifyResults)
+	require.Len(t, result.Attempts, 1)
+	require.Len(t, result.ProxyTurns, turns+1)
+	requireWholeTurns(t, result)
+	set.requireTakenOver(t, id, longest)
 }
 
 // A host accepts only one worker: each of two workers would take over the activities of the other as those

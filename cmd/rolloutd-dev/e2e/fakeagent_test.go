@@ -35,7 +35,7 @@ func TestFakeAgentServer(t *testing.T) {
 	}
 
 	srv := startDev(t, devOptions{script: script + "- turns: [{text: Hello.}]\n"})
-	honest := runRollout(t, srv.url, args{"instruction": "say hello", "endpoint": "scripted"})
+	honest := runRollout(t, srv.url, args{"instruction": "say hello", "endpoint": "scripted", "agent": rollout.AgentReact})
 	require.Equal(t, rollout.Completed, honest.Outcome, deref(honest.Error))
 	before := kib(t, srv.peakMemory(t))
 

@@ -50,6 +50,7 @@ func TestOutcomesOfFaultyEndpoints(t *testing.T) {
 		return e
 	}
 	react := args{"agent": rollout.AgentReact, "react": args{"tools": "native"}}
+	reactOnce := args{"agent": react["agent"], "react": react["react"], "limits": once["limits"]}
 	soon := args{"agent_timeout_s": 25 * slow, "limits": args{"call_s": 24 * slow, "attempts": 2}}
 	cases := []struct {
 		name string
@@ -72,15 +73,15 @@ func TestOutcomesOfFaultyEndpoints(t *testing.T) {
 		{
 			"hangs in the middle",
 			`[{text: one two three, faults: [{hang_after: 2}]}]`,
-			once,
+			reactOnce,
 			lostOnce("context deadline exceeded"),
 		},
-		{"drips", `[{filler: 500, pace: {chunk_delay: 500ms}}]`, once, lostOnce("context deadline exceeded")},
+		{"drips", `[{filler: 500, pace: {chunk_delay: 500ms}}]`, reactOnce, lostOnce("context deadline exceeded")},
 		{"429 for good", `[{faults: [{status: 429, retry_after: 1s, message: slow down}]}]`, nil, lost("slow down")},
 		{
 			"500 from the second call",
-			`[` + work + `, {faults: [{status: 500, message: out of memory}]}]`,
-			nil,
+			`[` + reactWork + `, {faults: [{status: 500, message: out of memory}]}]`,
+			react,
 			lost("out of memory"),
 		},
 		{"cut streams", `[{text: one two three, faults: [{cut_after: 2}]}]`, once, lostOnce("EOF")},

@@ -138,19 +138,8 @@ func startHolding(t *testing.T, model string) (srv *dev, upstream func(...string
 // A pause of the endpoint does not count toward the agent's time limit, even if the pause is longer than the limit.
 func TestPauseIsNotAgentTime(t *testing.T) {
 	t.Parallel()
-	pauseIsNotAgentTime(t, "opencode")
-}
-
-func TestPauseIsNotReactTime(t *testing.T) {
-	t.Parallel()
-	pauseIsNotAgentTime(t, "react")
-}
-
-func pauseIsNotAgentTime(t *testing.T, agent string) {
-	t.Helper()
-
 	srv, upstream := startHolding(t, startModel(t, heldScript).url)
-	id := srv.startHeld(t, agent)
+	id := srv.startHeld(t, "react")
 
 	upstream("pause", "scripted", "--for", "1h")
 

@@ -302,7 +302,6 @@ func TestRepliesThatSayNothing(t *testing.T) {
 		check func(rollout.Result)
 		id    string
 	}{
-		{odd: oddReply{name: "an unknown finish reason", finish: `"some_new_reason"`, empty: true}, check: infra},
 		{odd: oddReply{name: "stop", finish: `"stop"`, empty: true}, check: infra},
 		{odd: oddReply{name: "the end of the turn at once", finish: `"stop"`}, check: policy},
 		{

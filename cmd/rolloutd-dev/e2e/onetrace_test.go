@@ -16,7 +16,7 @@ import (
 )
 
 // A client's trace continues through the workflow and its activities to the agent's model calls, over each
-// transport. Each span is a child of the span that caused it.
+// transport and of either agent. Each span is a child of the span that caused it.
 func TestOneTrace(t *testing.T) {
 	t.Parallel()
 	spans := startCollector(t)
@@ -24,7 +24,7 @@ func TestOneTrace(t *testing.T) {
 
 	const (
 		client  = "00f067aa0ba902b7"
-		request = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"run_rollout","arguments":{"instruction":"say hello","endpoint":"scripted"}}}`
+		request = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"run_rollout","arguments":{"instruction":"say hello","endpoint":"scripted","agent":"react"}}}`
 	)
 
 	workflow := []string{
@@ -39,16 +39,19 @@ func TestOneTrace(t *testing.T) {
 
 		// the spans between the client's and the tool's
 		above []string
+
+		// the activity whose span the agent's model calls continue
+		calls string
 	}{
 		{"http", strings.Repeat("1", 32), func(t *testing.T, header http.Header) {
 			header.Set("Content-Type", "application/json")
 			post(t, srv.url+"/mcp", header, request)
-		}, []string{"POST /mcp"}},
+		}, []string{"POST /mcp"}, "RunAgent"},
 		{"mcp", strings.Repeat("2", 32), func(t *testing.T, header http.Header) {
 			header.Set("Content-Type", "application/json")
 			header.Set("Accept", "application/json, text/event-stream")
 			post(t, srv.url+"/mcp", header, request)
-		}, []string{"POST /mcp"}},
+		}, []string{"POST /mcp"}, "RunAgent"},
 		{"ws", strings.Repeat("3", 32), func(t *testing.T, header http.Header) {
 			c, resp, err := websocket.DefaultDialer.DialContext(t.Context(), "ws"+strings.TrimPrefix(srv.url, "http")+"/ws", header)
 			require.NoError(t, err)
@@ -64,7 +67,7 @@ func TestOneTrace(t *testing.T) {
 			require.NoError(t, err)
 			_, err = resultOf(string(reply))
 			require.NoError(t, err)
-		}, []string{"ws step"}},
+		}, []string{"ws step"}, "StartProxy"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -72,7 +75,7 @@ func TestOneTrace(t *testing.T) {
 
 			from := append(append([]string{}, tc.above...), workflow...)
 			for leaf, way := range map[string][]string{
-				"model call":                   {"StartActivity:StartProxy", "RunActivity:StartProxy", "model call"},
+				"model call":                   {"StartActivity:" + tc.calls, "RunActivity:" + tc.calls, "model call"},
 				"RunActivity:RunAgent":         {"StartActivity:RunAgent", "RunActivity:RunAgent"},
 				"RunActivity:CreateSandbox":    {"StartActivity:CreateSandbox", "RunActivity:CreateSandbox"},
 				"RunActivity:CollectArtifacts": {"StartActivity:CollectArtifacts", "RunActivity:CollectArtifacts"},

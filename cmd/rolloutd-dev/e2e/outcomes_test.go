@@ -123,7 +123,12 @@ func TestOutcomes(t *testing.T) {
 		},
 		{
 			"a turn budget is spent",
-			args{"instruction": "loop without end", "verify": []string{"true"}, "limits": args{"turns": 4}},
+			args{
+				"instruction": "loop without end",
+				"agent":       rollout.AgentReact,
+				"verify":      []string{"true"},
+				"limits":      args{"turns": 4},
+			},
 			rollout.BudgetExhausted, 1.0, "turns",
 		},
 		{
@@ -133,7 +138,7 @@ func TestOutcomes(t *testing.T) {
 		},
 		{
 			"the endpoint refuses the key",
-			args{"instruction": "refuse the key", "verify": []string{"true"}},
+			args{"instruction": "refuse the key", "agent": rollout.AgentReact, "verify": []string{"true"}},
 			rollout.InfraFailed, nil, "401",
 		},
 		{
@@ -231,9 +236,10 @@ func deref(s *string) string {
 const outcomesScript = `
 - name: loops
   match: loop without end
+  hermes: true
   loop: true
   turns:
-    - tool_calls: [{name: bash, arguments: {command: "echo again", description: "Again"}}]
+    - tool_calls: [{name: terminal, arguments: {command: "echo again"}}]
 - name: slow
   match: loop slowly
   loop: true

@@ -9,8 +9,8 @@ import (
 
 // The published Python clients of each release run real rollouts on a server: the tool client in both
 // modes, the generic and the synchronous client, and the MCP client. The validator checks the server, too.
-// The scripts are those that the tests of the edge run against an engine in memory. OpenCode runs for the typed client
-// and the synchronous one, and the others ask for the agent react: what a client sends and gets is the same.
+// The scripts are those that the tests of the edge run against an engine in memory. OpenCode runs for the typed client,
+// and the others ask for the agent react: what a client sends and gets is the same.
 func TestPythonClients(t *testing.T) {
 	t.Parallel()
 	model := startModel(t, clientScript)

@@ -12,11 +12,12 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 	"github.com/rolloutd/rolloutd/internal/scripted"
 	"github.com/rolloutd/rolloutd/internal/taskset"
+	"github.com/rolloutd/rolloutd/internal/testkit/pyclient"
 )
 
 // A rollout of the demo task with the real agent in a real sandbox gets the full reward. Its history has
 // the seven activities, its turns have token ids and log probabilities, its result has the files, and no
-// sandbox remains.
+// sandbox remains. A trainer's own libraries (numpy, openenv and TRL's worker) read its trace.
 func TestRolloutOfTheDemoTask(t *testing.T) {
 	t.Parallel()
 	model := startModel(t, "")
@@ -39,17 +40,22 @@ func TestRolloutOfTheDemoTask(t *testing.T) {
 
 	again := finalize(t, srv.url, result.ID)
 	require.Equal(t, result, again, "the same id gives the same result")
+
+	script := filepath.Join("..", "..", "..", "envserver", "testdata", "py", "export.py")
+	pyclient.Interpreter(t, pyclient.Trainer()).Run(t, script, srv.url, result.ID, "2")
 }
 
-// The other introductory examples get the full reward.
+// The other introductory examples get the full reward, of either agent.
 func TestExamples(t *testing.T) {
 	t.Parallel()
 
 	srv := startDev(t, devOptions{})
-	for _, name := range []string{"fizzbuzz", "csv_stats"} {
+	for name, agent := range map[string]string{"fizzbuzz": rollout.AgentReact, "csv_stats": rollout.AgentOpencode} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			result := runRollout(t, srv.url, exampleArgs(t, name))
+			task := exampleArgs(t, name)
+			task["agent"] = agent
+			result := runRollout(t, srv.url, task)
 			require.Equal(t, rollout.Completed, result.Outcome, deref(result.Error))
 			require.NotNil(t, result.Reward)
 			require.InDelta(t, 1.0, *result.Reward, 0, "%+v", result.VerifyResults)

@@ -8,8 +8,8 @@ import (
 	"github.com/rolloutd/rolloutd/internal/rollout"
 )
 
-// Every model call of the real agent has the rollout's sampling parameters. The result says whether the
-// rollout is for training or evaluation.
+// Every model call of an agent has the rollout's sampling parameters. The result says whether the rollout is for training
+// or evaluation.
 func TestSamplingOfARollout(t *testing.T) {
 	t.Parallel()
 	srv := startDev(t, devOptions{})
@@ -21,10 +21,13 @@ func TestSamplingOfARollout(t *testing.T) {
 		trust bool
 	}{
 		"train": {args{
+			"agent":       rollout.AgentOpencode,
 			"temperature": 0.7,
 			"seed":        3,
 		}, `{"temperature":0.7,"top_p":1,"top_k":-1,"min_p":0,"repetition_penalty":1,"presence_penalty":0,"frequency_penalty":0,"seed":3,"max_tokens":4096}`, rollout.TypeTrain, true},
 		"eval": {args{
+			"agent":       rollout.AgentReact,
+			"react":       args{"tools": "native"},
 			"temperature": 0,
 			"top_k":       5,
 		}, `{"temperature":0,"top_k":5,"max_tokens":4096}`, rollout.TypeEval, false},

@@ -44,19 +44,19 @@ func TestKeysAreFoundNowhere(t *testing.T) {
 			})
 			s.requireCleanRollout(t, model, "start_rollout", serverCanary, args{"endpoint": "vllm"})
 			s.requireCleanTelemetry(t, spans)
-			requireAgentSees(t, s.instance)
 		})
 	}
 }
 
 // requireCleanRollout runs a rollout with the key. It searches while a model call with the key is held, and
-// again after the end of the rollout.
+// again after the end of the rollout. The agent's own search must find a control that setup writes to a file.
 func (s keySearch) requireCleanRollout(t *testing.T, model keyedModel, tool, canary string, a args) {
 	t.Helper()
 
 	id := strings.ReplaceAll(tool, "_", "-")
 	a["rollout_id"], a["instruction"] = id, "look for keys"
-	a["verify"] = []string{"test -s found.txt && ! grep -q canary-of found.txt"}
+	a["setup"] = []string{"echo sk-canary-of-the-control > /tmp/planted"}
+	a["verify"] = []string{"grep -q canary-of-the-control found.txt", "! grep -E 'canary-of-the-(client|server)' found.txt"}
 	answered := make(chan error, 1)
 	// ends with its call, which ends with the test
 	go func() {
@@ -78,25 +78,6 @@ func (s keySearch) requireCleanRollout(t *testing.T, model keyedModel, tool, can
 	s.requireCleanHistory(t, id)
 	s.requireCleanAnswers(t, id)
 	s.requireCleanFolder(t, id)
-}
-
-// requireAgentSees checks that the agent's search can find a key: it must find a marker that setup writes to a file.
-func requireAgentSees(t *testing.T, s instance) {
-	t.Helper()
-	planted := runRollout(t, s.url, args{
-		"instruction": "look for keys",
-		"endpoint":    "vllm",
-		"setup":       []string{"echo sk-canary-of-the-control > /tmp/planted"},
-		"verify":      []string{"grep -q canary-of-the-control found.txt"},
-	})
-	require.InDelta(
-		t,
-		1.0,
-		*planted.Reward,
-		0,
-		"the search is blind: %s",
-		planted.Files["/home/user/workdir/found.txt"],
-	)
 }
 
 // keyedModel is a scripted model that holds the calls with a key until the gate of this key is opened.

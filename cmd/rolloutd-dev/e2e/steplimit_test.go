@@ -13,14 +13,20 @@ import (
 // the result is available later. The rollout's verifier log has the output of its commands.
 func TestALongCallIsAnsweredInTime(t *testing.T) {
 	t.Parallel()
-	gate := startGate(t, longScript(1, 0))
+	gate := startGate(t, `
+- match: take ages
+  hermes: true
+  turns:
+    - tool_calls: [{name: terminal, arguments: {command: "echo the-gate-is-near >> log.txt"}}]
+    - text: Done.
+`)
 	srv := startDev(t, devOptions{modelURL: gate.url, env: []string{"ROLLOUTD_STEP_TIMEOUT=5s"}})
 	late := post(
 		t,
 		srv.url+"/mcp",
 		http.Header{"Content-Type": {"application/json"}},
 		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"run_rollout",
-		"arguments":{"instruction":"take ages","endpoint":"scripted","rollout_id":"long","verify":["cat log.txt","false"]}}}`,
+		"arguments":{"instruction":"take ages","endpoint":"scripted","agent":"react","rollout_id":"long","verify":["cat log.txt","false"]}}}`,
 	)
 	require.Contains(t, late, "timed out after 5.0 seconds; rollout long goes on")
 	gate.open()

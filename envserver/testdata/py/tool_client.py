@@ -34,7 +34,7 @@ async def main(url: str) -> None:
         files = {path.rsplit("/", 1)[-1]: text for path, text in result["workdir_files"].items()}
         assert files == {"größe.txt": "<ok> & done"}, result
 
-        started = json.loads(await env.call_tool("start_rollout", **{**TYPED, "rollout_id": "again"}))
+        started = json.loads(await env.call_tool("start_rollout", **{**TYPED, "rollout_id": "again", "agent": "react"}))
         assert started["rollout_id"] == "again" and started["status"] == "starting", started
         final = json.loads(await env.call_tool("finalize_rollout", rollout_id="again", wait_s=300))
         assert final["rollout_id"] == "again" and final["error"] is None, final
