@@ -14,9 +14,11 @@ import (
 	"github.com/rolloutd/rolloutd/internal/testkit/jsclient"
 )
 
-// audit returns what axe finds wrong on the page: the rule, and the element.
-const audit = `axe.run(document, {resultTypes: ["violations"]}).then((found) =>
+// audit returns a script that returns what axe finds wrong in an element: the rule, and the element at fault.
+func audit(element string) string {
+	return `axe.run(` + element + `, {resultTypes: ["violations"]}).then((found) =>
 	found.violations.flatMap((v) => v.nodes.map((n) => v.id + ": " + n.html.slice(0, 160) + ": " + (n.any[0] ?? n.all[0] ?? n.none[0])?.message)))`
+}
 
 // axe finds nothing wrong on any page, and any tab of a rollout, in the light and the dark scheme.
 func TestPageIsAccessible(t *testing.T) {
@@ -44,24 +46,27 @@ func TestPageIsAccessible(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, ready)
 
-	for _, page := range []struct{ at, ready string }{
-		{"#/run", `document.querySelector("#run-fields label")`},
-		{"#/playground", `document.querySelector("#fields label")`},
-		{"#/hosts", `document.querySelector("#host-list td")`},
-		{"#/rollouts", `document.querySelector("#list a")`},
-		{"#/groups", `document.querySelector("#group-list a")`},
-		{"#/groups/siblings", `document.querySelector("#group td")`},
-		{"#/producers", `document.querySelector("#producer-list a")`},
-		{"#/producers/math", `document.querySelector("#producer .curves")`},
-		{"#/tasks", `document.querySelector("#sets p")`},
-		{"#/tasks/sorted", `document.querySelector("#task h2")`},
-		{"#/rollouts/siblings-0", `document.querySelector("#rollout [data-turn='6']")`},
-		{"#/rollouts/siblings-0?tab=calls", `document.querySelector("#panel-calls td")`},
-		{"#/rollouts/siblings-0?tab=verifier", `document.querySelector("#panel-verifier dt")`},
-		{"#/rollouts/siblings-0?tab=tokens", `document.querySelector("#panel-tokens .break")`},
-		{"#/rollouts/siblings-0?tab=files", `document.querySelector("#panel-files .tree")`},
-		{"#/rollouts/siblings-0?tab=logs", `document.querySelector("#panel-logs summary")`},
-		{"#/rollouts/siblings-0?tab=data", `document.querySelector("#panel-data pre")`},
+	// what surrounds a tab is the same in each
+	tab := func(name string) string { return `document.querySelector("#panel-` + name + `")` }
+
+	for _, page := range []struct{ at, ready, audited string }{
+		{"#/run", `document.querySelector("#run-fields label")`, "document"},
+		{"#/playground", `document.querySelector("#fields label")`, "document"},
+		{"#/hosts", `document.querySelector("#host-list td")`, "document"},
+		{"#/rollouts", `document.querySelector("#list a")`, "document"},
+		{"#/groups", `document.querySelector("#group-list a")`, "document"},
+		{"#/groups/siblings", `document.querySelector("#group td")`, "document"},
+		{"#/producers", `document.querySelector("#producer-list a")`, "document"},
+		{"#/producers/math", `document.querySelector("#producer .curves")`, "document"},
+		{"#/tasks", `document.querySelector("#sets p")`, "document"},
+		{"#/tasks/sorted", `document.querySelector("#task h2")`, "document"},
+		{"#/rollouts/siblings-0", `document.querySelector("#rollout [data-turn='6']")`, "document"},
+		{"#/rollouts/siblings-0?tab=calls", `document.querySelector("#panel-calls td")`, tab("calls")},
+		{"#/rollouts/siblings-0?tab=verifier", `document.querySelector("#panel-verifier dt")`, tab("verifier")},
+		{"#/rollouts/siblings-0?tab=tokens", `document.querySelector("#panel-tokens .break")`, tab("tokens")},
+		{"#/rollouts/siblings-0?tab=files", `document.querySelector("#panel-files .tree")`, tab("files")},
+		{"#/rollouts/siblings-0?tab=logs", `document.querySelector("#panel-logs summary")`, tab("logs")},
+		{"#/rollouts/siblings-0?tab=data", `document.querySelector("#panel-data pre")`, tab("data")},
 	} {
 		b.run(chromedp.Navigate(r.url + "/web/" + page.at)) // of the same document, which keeps axe
 		b.eventually(`Boolean(` + page.ready + `?.checkVisibility())`)
@@ -69,7 +74,7 @@ func TestPageIsAccessible(t *testing.T) {
 		for _, scheme := range []string{"light", "dark"} {
 			b.run(setColorScheme(scheme))
 
-			wrong, err := chromedp.Run(b.ctx, chromedp.Evaluate[[]string](audit, chromedp.EvalAwaitPromise))
+			wrong, err := chromedp.Run(b.ctx, chromedp.Evaluate[[]string](audit(page.audited), chromedp.EvalAwaitPromise))
 			require.NoError(t, err)
 			assert.Emptyf(t, wrong, "%s, %s", page.at, scheme)
 		}

@@ -74,6 +74,8 @@ func (b *Browser) launch(path string, patience time.Duration) {
 		chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(path),
 		chromedp.NoSandbox, // it visits only the tests' own servers
+		// a tab, which has cookies and storage of its own, has its own process anyway: no other is kept ready
+		chromedp.Flag("renderer-process-limit", "1"),
 		chromedp.WSURLReadTimeout(patience),
 	)
 	alloc, end := chromedp.NewExecAllocator(context.Background(), options...)
