@@ -59,6 +59,7 @@ func readHarbor(folder fs.FS, source string) (Task, error) {
 	}
 
 	h.gradeOutside(&t)
+	h.refuseServices(&t)
 	h.checkOwnFolder(&t)
 
 	if err := errors.Join(h.errs...); err != nil {

@@ -26,7 +26,7 @@ build_timeout_sec = 60.0
 cpus = 1
 gpus = 0
 gpu_types = []
-os = "linux"
+os = "Linux"
 mcp_servers = []
 env = {A = "b"}
 healthcheck = {command = "true", interval_sec = 1.0, timeout_sec = 1.0, start_period_sec = 0.0, start_interval_sec = 1.0, retries = 2}

@@ -381,12 +381,14 @@ func blank(v any, field []string) bool {
 		return !ok || blank(fields[field[0]], field[1:])
 	}
 
-	switch fmt.Sprint(v) {
-	case "", "<nil>", "0", "false", "map[]", "[]", "linux", "root", "shared":
+	text := fmt.Sprint(v)
+	switch text {
+	case "", "<nil>", "0", "false", "map[]", "[]", "root", "shared":
 		return true
 	}
 
-	return false
+	// an os has any case
+	return strings.EqualFold(text, "linux")
 }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"maps"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -85,7 +86,7 @@ func (h *harborReader) separate(t *Task, s harborSettings) {
 
 // verifierImage returns the name of the verifier's image, and sets its build.
 func (h *harborReader) verifierImage(t *Task, s harborSettings, e harborEnvironment) string {
-	if h.has(path.Join(testsFolder, composeName)) && e.DockerImage == "" {
+	if h.has(path.Join(testsFolder, composeName)) {
 		h.refuse("%s/%s: services beside the verifier's image are not supported", testsFolder, composeName)
 	}
 
@@ -103,6 +104,30 @@ func (h *harborReader) verifierImage(t *Task, s harborSettings, e harborEnvironm
 	}
 
 	return s.Environment.DockerImage
+}
+
+// refuseServices refuses tests that address a service of the task where the verifier has an image of its own, which is the
+// task's for want of another. Harbor starts the services beside it, too.
+func (h *harborReader) refuseServices(t *Task) {
+	if t.Verifier == nil || t.VerifierBuild != nil || t.Verifier["image"] != t.Sandbox["image"] {
+		return
+	}
+
+	services, _ := t.Sandbox["services"].([]rollout.Service)
+	for _, s := range services {
+		if anyText(t.TestScript, t.TestFiles, addresses(s.Name).MatchString) {
+			h.refuse("%s: verifier.environment_mode: the tests address the service %s, but no service runs beside a verifier with an image of its own; "+
+				"without %s, services run beside the tests", harborFile, s.Name, modeSeparate)
+		}
+	}
+}
+
+// addresses finds a name that is a host: in an address, after an option or argument for the host, or before a port.
+func addresses(name string) *regexp.Regexp {
+	name = regexp.QuoteMeta(name)
+
+	return regexp.MustCompile(`(?://|@|-h\s+|(?i:host\w*)["']?[\s=:]+["']?)` + name + `(?:$|[\s"':/,)])|` +
+		`(?:^|[^\w.-])` + name + `(?::|["'],\s*)\d`)
 }
 
 // workdirOf returns the WORKDIR of a Dockerfile's image; "": the file does not say.

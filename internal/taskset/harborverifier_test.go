@@ -153,14 +153,23 @@ func TestBrokenHarborSeparateVerifier(t *testing.T) {
 		"verifier.environment_mode: separate is not supported for a task with steps": {
 			"task.toml": separateSettings("", "", "[[steps]]\nname = \"a\"\n"), "steps/a/instruction.md": "x",
 		},
-		"verifier.environment.gpus: is not supported":      {"task.toml": separateSettings("", "", "[verifier.environment]\ngpus = 1\n")},
-		"verifier.environment.network_mode: grading":       {"task.toml": separateSettings("", "", "[verifier.environment]\nnetwork_mode = \"allowlist\"\n")},
-		"verifier.environment.memory_mb: the verifier's":   {"task.toml": separateSettings("", "", "[verifier.environment]\nmemory = \"2G\"\n")},
-		"verifier.collect: needs environment_mode":         {"task.toml": "[[verifier.collect]]\ncommand = \"true\"\n"},
-		"verifier.collect[0].command: must not be empty":   {"task.toml": separateSettings("", "", "[[verifier.collect]]\ncommand = \" \"\n")},
-		"verifier.collect[0].service: must be main":        {"task.toml": separateSettings("", "", "[[verifier.collect]]\ncommand = \"a\"\nservice = \"db\"\n")},
-		"verifier.collect[0].user: is not supported":       {"task.toml": separateSettings("", "", "[[verifier.collect]]\ncommand = \"a\"\nuser = \"root\"\n")},
-		"tests/docker-compose.yaml: services beside the":   {"task.toml": separateSettings("", "", ""), "tests/docker-compose.yaml": "x"},
+		"verifier.environment.gpus: is not supported":    {"task.toml": separateSettings("", "", "[verifier.environment]\ngpus = 1\n")},
+		"verifier.environment.network_mode: grading":     {"task.toml": separateSettings("", "", "[verifier.environment]\nnetwork_mode = \"allowlist\"\n")},
+		"verifier.environment.memory_mb: the verifier's": {"task.toml": separateSettings("", "", "[verifier.environment]\nmemory = \"2G\"\n")},
+		"verifier.collect: needs environment_mode":       {"task.toml": "[[verifier.collect]]\ncommand = \"true\"\n"},
+		"verifier.collect[0].command: must not be empty": {"task.toml": separateSettings("", "", "[[verifier.collect]]\ncommand = \" \"\n")},
+		"verifier.collect[0].service: must be main":      {"task.toml": separateSettings("", "", "[[verifier.collect]]\ncommand = \"a\"\nservice = \"db\"\n")},
+		"verifier.collect[0].user: is not supported":     {"task.toml": separateSettings("", "", "[[verifier.collect]]\ncommand = \"a\"\nuser = \"root\"\n")},
+		"tests/docker-compose.yaml: services beside the": {"task.toml": separateSettings("", "", ""), "tests/docker-compose.yaml": "x"},
+		"services beside the verifier's image are not sup": {
+			"task.toml":                 separateSettings("", "", "[verifier.environment]\ndocker_image = \"grader:1\"\n"),
+			"tests/docker-compose.yaml": "x",
+		},
+		"the tests address the service db, but no service": {
+			"task.toml":                       separateSettings("", "", ""),
+			"environment/docker-compose.yaml": "services: {main: {}, db: {image: \"postgres:16\"}}\n",
+			"tests/check.py":                  "connect(host='db')\n",
+		},
 		"artifacts[0]: must be a path":                     {"task.toml": separateSettings("artifacts = [1]", "", "")},
 		"artifacts[0]: must be an absolute path":           {"task.toml": separateSettings(`artifacts = ["out.txt"]`, "", "")},
 		"artifacts[0]: must be outside the folders of":     {"task.toml": separateSettings(`artifacts = ["/tmp/../etc/x"]`, "", "")},
@@ -171,6 +180,53 @@ func TestBrokenHarborSeparateVerifier(t *testing.T) {
 	} {
 		_, err := open(t, folder(t, below("x", harborTask(files)))).Task(0)
 		require.ErrorContains(t, err, want, want)
+	}
+}
+
+// Tests address a service where its name is a host's.
+func TestHarborServicesAddressed(t *testing.T) {
+	t.Parallel()
+
+	for text, want := range map[string]bool{
+		"connect(host='db')": true, `{"host": "db", "port": 1}`: true, "PGHOST=db psql": true, "curl http://db/x": true,
+		"redis://:x@db:6379": true, "psql -h db -U x": true, "socket.connect(('db', 5432))": true, "nc db:5432": true,
+		"curl db:8080": true, "--host db": true, "getaddrinfo('db', 80)": true,
+
+		"# the db dump": false, "host.db": false, "mydb:5432": false, "name == 'db'": false, "['db', 'web']": false,
+		"from db import x": false, "/app/db/x": false, "http://dbs/": false, "on the host dbs": false,
+	} {
+		files := map[string]string{
+			"task.toml":                       separateSettings("", "", ""),
+			"environment/docker-compose.yaml": "services: {main: {}, db: {image: \"postgres:16\"}}\n",
+			"tests/check.py":                  text + "\n",
+		}
+		_, err := open(t, folder(t, below("x", harborTask(files)))).Task(0)
+		require.Equal(t, want, err != nil, "%s: %v", text, err)
+	}
+}
+
+// Tests of a verifier with an image of its own may speak of a service that they do not address, and address those of a
+// task without such a verifier.
+func TestHarborServicesOfTests(t *testing.T) {
+	t.Parallel()
+
+	const compose = "services: {main: {}, db: {image: \"postgres:16\"}}\n"
+
+	for name, files := range map[string]map[string]string{
+		"not addressed": {"task.toml": separateSettings("", "", ""), "tests/check.py": "# the db dump\n"},
+		"own image": {
+			"task.toml":      separateSettings("", "", "[verifier.environment]\ndocker_image = \"grader:1\"\n"),
+			"tests/check.py": "get('http://db/')\n",
+		},
+		"not separate": {"task.toml": "[environment]\ndocker_image = \"app:1\"\n", "tests/check.py": "psql -h db:5432\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			files["environment/docker-compose.yaml"] = compose
+			_, err := open(t, folder(t, below("x", harborTask(files)))).Task(0)
+			require.NoError(t, err)
+		})
 	}
 }
 
