@@ -11,23 +11,6 @@ import (
 	"github.com/rolloutd/rolloutd/internal/fault"
 )
 
-func installTwice(t *testing.T, h Harness) {
-	p := NewPlace(t, h.Backend(t), scripts)
-
-	installer, ok := h.Agent(t).(agent.Installer)
-	if !ok {
-		t.Skip("the agent needs no installation")
-	}
-
-	for range 2 {
-		summary, err := installer.Install(t.Context(), h.env(t, p))
-		require.NoError(t, err)
-		require.NotEmpty(t, summary, "Install describes what it did")
-	}
-
-	require.True(t, Finish(t, h.open(t, p, h.Quick)).Answered())
-}
-
 func attachBeforeTheStart(t *testing.T, h Harness) {
 	p := h.installed(t)
 	_, err := h.Agent(t).Attach(t.Context(), h.env(t, p), h.Quick)

@@ -35,7 +35,7 @@ func (h Harness) requireRunning(t *testing.T, r agent.Run) {
 	}
 }
 
-// runningAgent has one running agent for several properties, and stops it at last.
+// runningAgent has one running agent for several properties, stops it, and launches another.
 func runningAgent(t *testing.T, h Harness) {
 	h.endless(t)
 	p := h.installed(t)
@@ -45,6 +45,7 @@ func runningAgent(t *testing.T, h Harness) {
 	t.Run("CancelledNext", func(t *testing.T) { cancelledNext(t, h, r) })
 	t.Run("CloseLeavesItRunning", func(t *testing.T) { closeLeavesItRunning(t, h, p, r) })
 	t.Run("StopKills", func(t *testing.T) { stopKills(t, h, p) })
+	t.Run("SecondLaunch", func(t *testing.T) { secondLaunch(t, h, p) })
 }
 
 // statusWhileRunning: Next returns without a change.
@@ -130,12 +131,7 @@ func lostSandboxWhileRunning(t *testing.T, h Harness) {
 }
 
 // secondLaunch: a stopped agent can be launched again in the same sandbox.
-func secondLaunch(t *testing.T, h Harness) {
-	job := h.endless(t)
-	p := h.installed(t)
-	first := h.running(t, p)
-	require.NoError(t, first.Stop(t.Context()))
-
+func secondLaunch(t *testing.T, h Harness, p *Place) {
 	quick := h.Quick
 	quick.Launch = 2
 	second := h.open(t, p, quick)
@@ -143,5 +139,5 @@ func secondLaunch(t *testing.T, h Harness) {
 	require.False(t, second.Launch().First.After(second.Launch().Began))
 	st := Finish(t, second)
 	require.True(t, st.Answered(), "%+v", st)
-	require.Equal(t, 2, h.attach(t, p, job).Launch().Number, "Attach finds the newest launch")
+	require.Equal(t, 2, h.attach(t, p, h.endless(t)).Launch().Number, "Attach finds the newest launch")
 }
