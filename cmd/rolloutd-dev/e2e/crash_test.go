@@ -31,10 +31,10 @@ func TestKillAtEachPhase(t *testing.T) {
 				"setup":  []string{"sleep 0.5; echo setup >> log.txt"},
 				"verify": []string{"sleep 0.5; test \"$(cat log.txt)\" = \"$(printf 'setup\\none\\ntwo\\nthree')\""},
 			})
-			// A phase may last only milliseconds and end before the test observes it. The test then kills
-			// the process in a later phase, or after the rollout is done, when its result must not change.
 			var longest time.Duration
 
+			// A phase may last only milliseconds and end before the test observes it. The test then kills
+			// the process in a later phase, or after the rollout is done, when its result must not change.
 			for _, phase := range killed {
 				waitFor(t, srv.url, id, "reaches "+string(phase), func(s state) bool {
 					return reached(s.Phase, phase) && (s.Phase != rollout.PhaseAgent || s.SessionID != "")
