@@ -31,6 +31,7 @@ func TestKillAtEachPhase(t *testing.T) {
 				"setup":  []string{"sleep 0.5; echo setup >> log.txt"},
 				"verify": []string{"sleep 0.5; test \"$(cat log.txt)\" = \"$(printf 'setup\\none\\ntwo\\nthree')\""},
 			})
+
 			var longest time.Duration
 
 			// A phase may last only milliseconds and end before the test observes it. The test then kills
