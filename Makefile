@@ -26,7 +26,7 @@ ARCHS := amd64 arm64
 # where the race run of the tests has AVX2
 AVX2 := $(if $(shell grep -m1 -o avx2 /proc/cpuinfo 2>/dev/null),GOAMD64=v3)
 
-.PHONY: demo build release deps test test-deps test-root test-dev lint format generate redteam crash image learn clean
+.PHONY: demo build release deps test test-deps test-root test-race test-plain test-dev lint format generate redteam crash image learn clean
 
 # A rollout of OpenCode on the example task, with the scripted model. AGENT=react runs the tool agent.
 demo: deps build
@@ -57,17 +57,22 @@ test-deps:
 test: test-deps lint test-root test-dev
 
 # Never from the cache: Go does not know that a test builds and runs this project's programs. Without vet, which lint runs.
-# The tests that measure the memory of requests and replies, and those of the page in a browser, are built without the race
-# detector, under which decoding megabytes takes ten times as long, and the page four times; other tests run the same code
-# under it. A program with the race detector sleeps for a second at its end; GORACE says not to. The detector comes with
-# checks of unsafe pointers, which only this module gets: in other packages, mostly reflect, they take an eighth of the time
-# of the server's tests. GOGC saves a twentieth of the processor time for twice the memory, and AVX2, which the detector
-# itself then uses, another twentieth. Some packages wait for half of their time, so three run at once on two cores. Those
-# that wait longest begin first: they would end alone.
 test-root: $(SUM)
+	$(MAKE) --jobs 2 test-race test-plain
+
+# A program with the race detector sleeps for a second at its end; GORACE says not to. The detector comes with checks of
+# unsafe pointers, which only this module gets: in other packages, mostly reflect, they take an eighth of the time of the
+# server's tests. GOGC saves a twentieth of the processor time for twice the memory, and AVX2, which the detector itself then
+# uses, another twentieth. Some packages wait for half of their time, so three run at once on two cores. Those that wait
+# longest begin first: they would end alone.
+test-race:
 	CGO_ENABLED=1 $(AVX2) GOGC=400 GORACE=atexit_sleep_ms=0 $(SUM) --format standard-quiet -- -count=1 -race -vet=off -p 3 -timeout 60m \
 		-gcflags=all=-d=checkptr=0 -gcflags=github.com/rolloutd/rolloutd/...= \
-		./internal/grading ./internal/driver/docker ./...
+		$(addprefix ./internal/,grading driver/docker agent/opencode driver/local gateway testkit/pyclient) ./...
+
+# The tests that measure the memory of requests and replies, and those of the page in a browser, under the race detector take
+# ten and four times as long; other tests run the same code under it. They wait for the browser half of their time.
+test-plain:
 	go test -count=1 -vet=off -timeout 10m ./envserver ./internal/gateway -run 'TestMemoryOf|TestPage|TestSavedPage'
 
 # The nested module embeds the Temporal server, which is slow to build with the race detector and not our code. Its tests

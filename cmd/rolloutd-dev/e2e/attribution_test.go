@@ -150,7 +150,6 @@ func TestRepliesThatThePolicyHides(t *testing.T) {
 	script := ""
 	for name, hides := range map[string]string{
 		"edits":  "python3 edit.py",
-		"stops":  "pkill -9 -f 'serve --port 4096'; sleep 20",
 		"shreds": "python3 edit.py; rm -rf ~/.local/share/opencode ~/logs; (sleep 1; pkill -9 -f 'serve --port 4096') >/dev/null 2>&1 &",
 	} {
 		script += fmt.Sprintf(`
@@ -169,7 +168,7 @@ func TestRepliesThatThePolicyHides(t *testing.T) {
 		outcome rollout.Outcome
 		trained int
 	}{
-		"edits": {rollout.Completed, 3}, "stops": {rollout.AgentFailed, 2}, "shreds": {rollout.AgentFailed, 2},
+		"edits": {rollout.Completed, 3}, "shreds": {rollout.AgentFailed, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -17,7 +17,7 @@ func TestEachOfFourProcessesIsKilled(t *testing.T) {
 
 	const turns = 4
 
-	gate := startGate(t, longScript(turns, time.Second))
+	gate := startGate(t, longScript("bash", turns, time.Second))
 	set := startFourProcesses(t, fourProcessesOptions{modelURL: gate.url})
 	id := start(t, set.url, args{
 		"instruction": "take ages", "endpoint": "scripted",

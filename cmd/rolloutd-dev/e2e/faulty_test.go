@@ -87,11 +87,11 @@ func TestOutcomesOfFaultyEndpoints(t *testing.T) {
 		{"cut streams", `[{text: one two three, faults: [{cut_after: 2}]}]`, once, lostOnce("EOF")},
 		{
 			"errors within streams",
-			`[` + work + `, {text: one two, faults: [{error_after: 1}]}]`,
-			once,
+			`[` + reactWork + `, {text: one two, faults: [{error_after: 1}]}]`,
+			reactOnce,
 			lostOnce("scripted failure in the stream"),
 		},
-		{"no finish reason", `[{text: one, faults: [{no_finish: true}]}]`, once, lostOnce("model endpoint")},
+		{"no finish reason", `[{text: one, faults: [{no_finish: true}]}]`, reactOnce, lostOnce("model endpoint")},
 		{"garbage", `[{faults: [{garbage: true}]}]`, nil, lost("model endpoint")},
 		{"another service's JSON", `[{faults: [{not_sse: true}]}]`, nil, lost("model endpoint")},
 		{
@@ -114,8 +114,12 @@ func TestOutcomesOfFaultyEndpoints(t *testing.T) {
 		},
 		{"samples without end", `[` + work + `, {filler: 20000, pace: {chunk_delay: 100ms}}]`,
 			args{"agent_timeout_s": 25 * slow, "limits": args{"call_s": 24.9 * slow, "attempts": 2}}, late},
-		{"samples beyond the time of a call", `[` + work + `, {filler: 20000, pace: {chunk_delay: 100ms}}]`, nil,
-			ending{outcome: rollout.AgentFailed, attempts: 1, reward: 0.5}},
+		{
+			"samples beyond the time of a call",
+			`[` + reactWork + `, {filler: 20000, pace: {chunk_delay: 100ms}}]`,
+			react,
+			ending{outcome: rollout.AgentFailed, attempts: 1, reward: 0.5},
+		},
 	}
 
 	ids := make([]string, len(cases))

@@ -282,7 +282,7 @@ func requireOddRepliesUnderstood(t *testing.T, all []oddReply, r rollout.Result)
 }
 
 // Replies that say nothing end a rollout soon: as the endpoint's failure, without a reward, if nothing was
-// sampled, and as the policy's own if it sampled them.
+// sampled, and as the policy's own if it sampled them. OpenCode gets those that an agent may take for calls.
 func TestRepliesThatSayNothing(t *testing.T) {
 	t.Parallel()
 	srv := startDev(t, devOptions{env: []string{"ROLLOUTD_WORKER_CAPACITY=4"}})
@@ -298,13 +298,23 @@ func TestRepliesThatSayNothing(t *testing.T) {
 	}
 
 	cases := []struct {
+		agent string
 		odd   oddReply
 		check func(rollout.Result)
 		id    string
 	}{
-		{odd: oddReply{name: "stop", finish: `"stop"`, empty: true}, check: infra},
-		{odd: oddReply{name: "the end of the turn at once", finish: `"stop"`}, check: policy},
 		{
+			agent: rollout.AgentReact,
+			odd:   oddReply{name: "stop", finish: `"stop"`, empty: true},
+			check: infra,
+		},
+		{
+			agent: rollout.AgentReact,
+			odd:   oddReply{name: "the end of the turn at once", finish: `"stop"`},
+			check: policy,
+		},
+		{
+			agent: rollout.AgentOpencode,
 			odd: oddReply{
 				name:   "a text that is said to be a call",
 				deltas: []string{`{"content":"Hello, how can I help?"}`},
@@ -312,8 +322,13 @@ func TestRepliesThatSayNothing(t *testing.T) {
 			},
 			check: policy,
 		},
-		{odd: oddReply{name: "a call that is lost", finish: `"tool_calls"`}, check: policy},
 		{
+			agent: rollout.AgentOpencode,
+			odd:   oddReply{name: "a call that is lost", finish: `"tool_calls"`},
+			check: policy,
+		},
+		{
+			agent: rollout.AgentOpencode,
 			odd: oddReply{
 				name:   "a text that ends for an unknown reason",
 				deltas: []string{`{"content":"Hello, how can I help?"}`},
@@ -323,7 +338,12 @@ func TestRepliesThatSayNothing(t *testing.T) {
 		},
 	}
 	for i, c := range cases {
-		cases[i].id = start(t, srv.url, oddArgs(startOddEngine(t, func(int) oddReply { return c.odd })))
+		of := oddArgs(startOddEngine(t, func(int) oddReply { return c.odd }))
+		if of["agent"] = c.agent; c.agent == rollout.AgentReact {
+			of["react"] = args{"tools": "native"}
+		}
+
+		cases[i].id = start(t, srv.url, of)
 	}
 
 	for _, c := range cases {

@@ -133,8 +133,8 @@ func TestOutcomes(t *testing.T) {
 		},
 		{
 			"the agent runs out of time",
-			args{"instruction": "loop slowly", "verify": []string{"true"}, "agent_timeout_s": 45},
-			rollout.AgentTimeout, 1.0, "45s",
+			args{"instruction": "loop slowly", "agent": rollout.AgentReact, "verify": []string{"true"}, "agent_timeout_s": 20},
+			rollout.AgentTimeout, 1.0, "20s",
 		},
 		{
 			"the endpoint refuses the key",
@@ -242,10 +242,11 @@ const outcomesScript = `
     - tool_calls: [{name: terminal, arguments: {command: "echo again"}}]
 - name: slow
   match: loop slowly
+  hermes: true
   loop: true
   pace: {delay: 1s}
   turns:
-    - tool_calls: [{name: bash, arguments: {command: "echo again", description: "Again"}}]
+    - tool_calls: [{name: terminal, arguments: {command: "echo again"}}]
 - name: refuses
   match: refuse the key
   turns:

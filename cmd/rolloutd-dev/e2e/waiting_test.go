@@ -24,7 +24,7 @@ import (
 // rolloutd stops the agent's processes while the agent waits for a reply, and continues them when the reply arrives.
 func TestAgentIsStoppedWhileItWaits(t *testing.T) {
 	t.Parallel()
-	gate := startGate(t, longScript(1, 0))
+	gate := startGate(t, longScript("bash", 1, 0))
 	srv := startDev(t, devOptions{modelURL: gate.url})
 	id := start(t, srv.url, args{
 		"instruction": "take ages",
@@ -71,7 +71,7 @@ func (d instance) waitForStopped(t testing.TB, id string) {
 //	ROLLOUTD_WAITING=200 go test ./e2e -run '^$' -bench WaitingAgents -benchtime 1x -timeout 90m
 func BenchmarkWaitingAgents(b *testing.B) {
 	n := countOf(b, "ROLLOUTD_WAITING", 24)
-	model := startSlowModel(b, longScript(1, 0), "the-gate-is-near")
+	model := startSlowModel(b, longScript("bash", 1, 0), "the-gate-is-near")
 
 	srv := startDev(b, devOptions{modelURL: model.url, env: []string{
 		fmt.Sprint("ROLLOUTD_WORKER_CAPACITY=", n+8),

@@ -180,20 +180,20 @@ turns:
 }
 
 // What the model receives and the agent's commands have. One session shows it, because OpenCode takes seconds of processor
-// time to start.
+// time to start. The host's folder cannot be mounted, so the agent works from the uploaded copy.
 func TestOneSession(t *testing.T) {
 	t.Parallel()
 
 	const odd = "-x --help /init @README.md\r\n\t\"quoted\" 'and' `so` $(echo no) \\n \\ <b>&amp;</b>\n\n日本語 🙂 e\u0301 \u202ertl\u202c \u2028 \x01 {file:/etc/passwd} {env:HOME} !`id`\n \n"
 
-	w := newTestAgent(t, `
+	w := newTestAgentWithMount(t, `
 turns:
   - tool_calls:
       - {name: grep, arguments: {pattern: needle}}
       - {name: glob, arguments: {pattern: "*.txt"}}
       - {name: bash, arguments: {description: look, command: "echo by=$http_proxy"}}
   - text: done
-`)
+`, false)
 	w.put(t, "hay.txt", "hay\nneedle\n")
 	// no proxy listens at that address
 	w.Sandbox = w.Sandbox.WithEnv(network.Env(""))
@@ -223,14 +223,4 @@ turns:
 	t.Run("the proxy of a task with a network is for the agent's commands, not for model calls", func(t *testing.T) {
 		require.Contains(t, log, "by=http://127.0.0.1:7001")
 	})
-}
-
-// If the host's folder cannot be mounted, the agent works from the uploaded copy.
-func TestUploadedBinary(t *testing.T) {
-	t.Parallel()
-	w := newTestAgentWithMount(t, "turns: [{text: done}]", false)
-	job := agent.Job{Instruction: "go", Launch: 1}
-	a := w.agent()
-	r := w.begin(t, a, job)
-	require.Zero(t, w.finish(t, r).ExitCode)
 }

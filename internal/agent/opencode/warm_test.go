@@ -44,63 +44,77 @@ func TestWarmAgentSendsTheRequestsOfAColdOne(t *testing.T) {
 	}
 
 	job := agent.Job{Instruction: "Look around.", MaxOutput: 1234, Launch: 1}
-	requests := map[string][]string{}
+	setup := func(w *testAgent) {
+		t.Helper()
 
-	for name, make := range map[string]func(*testing.T) *testAgent{
-		"cold": func(t *testing.T) *testAgent { return newTestAgent(t, inspecting) },
-		"warm": func(t *testing.T) *testAgent {
-			other := job
-			other.Instruction = "Something else."
-
-			return newWarmTestAgent(t, inspecting, other)
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := make(t)
-			setup := `git init -q . && echo hello > a.txt && mkdir -p ~/.config/opencode/agent &&
-				echo "Be brief." > ~/.config/opencode/AGENTS.md && printf -- '---\nmode: primary\n---\nBe kind.' > ~/.config/opencode/agent/build.md`
-			out, status := w.bash(t, "setup-1", setup)
-			require.Zero(t, status, out)
-			require.Zero(t, w.finish(t, w.begin(t, w.agent(), job)).ExitCode)
-
-			for _, s := range w.Sent(t) {
-				requests[name] = append(requests[name], string(s.Request))
-			}
-		})
+		command := `git init -q . && echo hello > a.txt && mkdir -p ~/.config/opencode/agent &&
+			echo "Be brief." > ~/.config/opencode/AGENTS.md && printf -- '---\nmode: primary\n---\nBe kind.' > ~/.config/opencode/agent/build.md`
+		out, status := w.bash(t, "setup-1", command)
+		require.Zero(t, status, out)
 	}
 
-	require.Len(t, requests["cold"], 3)
-	require.Equal(t, requests["cold"], requests["warm"])
-	require.Contains(t, requests["warm"][0], "Be brief.")
-	require.Contains(t, requests["warm"][0], "Be kind.")
-	require.Contains(t, requests["warm"][0], "git repo: yes")
-	require.Contains(t, requests["warm"][2], "OPENCODE_CONFIG_CONTENT")
+	cold := newTestAgent(t, inspecting)
+	setup(cold)
+	require.Zero(t, cold.finish(t, cold.begin(t, cold.agent(), job)).ExitCode)
+
+	other := job
+	other.Instruction = "Something else."
+	warm := newWarmTestAgent(t, inspecting, other)
+	requireNoLaunch(t, warm, job)
+	setup(warm)
+
+	before := time.Now()
+	r := warm.begin(t, warm.agent(), job)
+	requireLaunchedAfter(t, warm, r, before)
+	require.Zero(t, warm.finish(t, r).ExitCode)
+
+	requests := warm.requests(t)
+	require.Len(t, requests, 3)
+	require.Equal(t, cold.requests(t), requests)
+	require.Contains(t, requests[0], "Be brief.")
+	require.Contains(t, requests[0], "Be kind.")
+	require.Contains(t, requests[0], "git repo: yes")
+	require.Contains(t, requests[2], "OPENCODE_CONFIG_CONTENT")
 }
 
-// A warm agent has no launch until it gets its job. Its time counts from then on.
-func TestWarmLaunchBeginsWithItsJob(t *testing.T) {
-	t.Parallel()
+// requireNoLaunch checks that a warm agent has no launch until it gets its job.
+func requireNoLaunch(t *testing.T, w *testAgent, job agent.Job) {
+	t.Helper()
 
-	job := agent.Job{Instruction: "go", Launch: 1}
-	w := newWarmTestAgent(t, "turns: [{text: done}]", job)
 	ready, err := w.agent().Ready(t.Context(), w.Env())
 	require.NoError(t, err)
 	require.True(t, ready)
+
 	_, err = w.agent().Attach(t.Context(), w.Env(), job)
 	require.True(t, fault.Is(err, fault.NotFound), "%v", err)
-	said, err := w.agent().Install(t.Context(), w.Env())
-	require.NoError(t, err)
-	require.Contains(t, said, "warm")
 
-	before := time.Now()
-	r := w.begin(t, w.agent(), job)
+	summary, err := w.agent().Install(t.Context(), w.Env())
+	require.NoError(t, err)
+	require.Contains(t, summary, "warm")
+}
+
+// requireLaunchedAfter checks that the time of a warm agent counts from when it got its job.
+func requireLaunchedAfter(t *testing.T, w *testAgent, r agent.Run, before time.Time) {
+	t.Helper()
+
 	require.True(t, r.Launch().First.After(before))
 	require.True(t, w.attach(t).Launch().First.After(before))
-	ready, err = w.agent().Ready(t.Context(), w.Env())
+
+	ready, err := w.agent().Ready(t.Context(), w.Env())
 	require.NoError(t, err)
 	require.False(t, ready, "it has a job")
-	require.Zero(t, w.finish(t, r).ExitCode)
-	require.Len(t, w.Sent(t), 1)
+}
+
+// requests returns the bodies of the agent's model calls.
+func (w *testAgent) requests(t *testing.T) []string {
+	t.Helper()
+
+	var bodies []string
+	for _, s := range w.Sent(t) {
+		bodies = append(bodies, string(s.Request))
+	}
+
+	return bodies
 }
 
 // OpenCode reads the user's configuration once. If the setup wrote one, the warm process ends, and the next
