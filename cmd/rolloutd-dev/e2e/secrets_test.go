@@ -39,14 +39,16 @@ func TestKeysAreFoundNowhere(t *testing.T) {
 			s := start(t, model, spans)
 			s.requireCleanRefusal(t, args{"base_url": "no address", "model": "m", "api_key": clientCanary})
 			s.requireCleanRollout(t, model, "run_rollout", clientCanary, args{
-				"base_url": model.url,
-				"model":    "m",
-				"api_key":  clientCanary,
+				"instruction": "look for keys",
+				"base_url":    model.url,
+				"model":       "m",
+				"api_key":     clientCanary,
 			})
 			s.requireCleanRollout(t, model, "start_rollout", serverCanary, args{
-				"endpoint": "vllm",
-				"agent":    rollout.AgentReact,
-				"react":    args{"tools": "native"},
+				"instruction": "find all keys",
+				"endpoint":    "vllm",
+				"agent":       rollout.AgentReact,
+				"react":       args{"tools": "native"},
 			})
 			s.requireCleanTelemetry(t, spans)
 		})
@@ -59,11 +61,7 @@ func (s keySearch) requireCleanRollout(t *testing.T, model keyedModel, tool, can
 	t.Helper()
 
 	id := strings.ReplaceAll(tool, "_", "-")
-	a["rollout_id"], a["instruction"] = id, "look for keys"
-	if a["agent"] == rollout.AgentReact {
-		a["instruction"] = "find all keys"
-	}
-
+	a["rollout_id"] = id
 	a["setup"] = []string{"echo sk-canary-of-the-control > /tmp/planted"}
 	a["verify"] = []string{"grep -q canary-of-the-control found.txt", "! grep -E 'canary-of-the-(client|server)' found.txt"}
 	answered := make(chan error, 1)
