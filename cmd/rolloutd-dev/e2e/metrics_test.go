@@ -30,7 +30,7 @@ func TestReferenceOfMetrics(t *testing.T) {
 	srv := startDev(t, devOptions{flags: []string{"--config", config}, env: []string{"ROLLOUTD_SANDBOX_WARM=1"}})
 
 	priced := exampleArgs(t, "binary_search")
-	priced["price"], priced["agent"] = args{"prompt": 1, "completion": 1}, rollout.AgentReact
+	priced["price"] = args{"prompt": 1, "completion": 1}
 
 	result := runRollout(t, srv.url, priced)
 	require.NotNil(t, result.Reward)

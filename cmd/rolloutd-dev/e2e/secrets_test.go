@@ -3,7 +3,6 @@ package e2e
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -39,17 +38,11 @@ func TestKeysAreFoundNowhere(t *testing.T) {
 			s := start(t, model, spans)
 			s.requireCleanRefusal(t, args{"base_url": "no address", "model": "m", "api_key": clientCanary})
 			s.requireCleanRollout(t, model, "run_rollout", clientCanary, args{
-				"instruction": "look for keys",
-				"base_url":    model.url,
-				"model":       "m",
-				"api_key":     clientCanary,
+				"base_url": model.url,
+				"model":    "m",
+				"api_key":  clientCanary,
 			})
-			s.requireCleanRollout(t, model, "start_rollout", serverCanary, args{
-				"instruction": "find all keys",
-				"endpoint":    "vllm",
-				"agent":       rollout.AgentReact,
-				"react":       args{"tools": "native"},
-			})
+			s.requireCleanRollout(t, model, "start_rollout", serverCanary, args{"endpoint": "vllm"})
 			s.requireCleanTelemetry(t, spans)
 		})
 	}
@@ -61,7 +54,7 @@ func (s keySearch) requireCleanRollout(t *testing.T, model keyedModel, tool, can
 	t.Helper()
 
 	id := strings.ReplaceAll(tool, "_", "-")
-	a["rollout_id"] = id
+	a["rollout_id"], a["instruction"] = id, "look for keys"
 	a["setup"] = []string{"echo sk-canary-of-the-control > /tmp/planted"}
 	a["verify"] = []string{"grep -q canary-of-the-control found.txt", "! grep -E 'canary-of-the-(client|server)' found.txt"}
 	answered := make(chan error, 1)
@@ -98,7 +91,7 @@ type keyGate struct{ asked, open chan struct{} }
 func startKeyedModel(t *testing.T) keyedModel {
 	t.Helper()
 
-	scripts, err := scripted.Load(strings.NewReader(searchScript()))
+	scripts, err := scripted.Load(strings.NewReader(searchScript))
 	require.NoError(t, err)
 
 	play := scripted.New(scripted.Options{Scripts: scripts})
@@ -146,22 +139,16 @@ func (m keyedModel) awaitCall(t *testing.T, canary string) {
 	}
 }
 
-// search looks for keys wherever the agent can read. It builds the pattern at run time, so that it does not find itself.
-const search = `p=sk-can; p=${p}ary; (grep -rhaoE "$p-of[a-z0-9-]*" /home/user /tmp /run /etc 2>/dev/null; ` +
-	`for f in /proc/[0-9]*/environ /proc/[0-9]*/cmdline; do tr '\\0' '\\n' < $f 2>/dev/null; done; env; echo looked) > found.txt`
-
-// searchScript makes each agent search with its tool.
-func searchScript() string {
-	script := ""
-	for instruction, tool := range map[string]string{"look for keys": "bash", "find all keys": "terminal"} {
-		script += fmt.Sprintf(`
-- match: %s
+// searchScript makes the agent search for keys wherever it can read. The command builds the pattern at run
+// time, so that the search does not find the command itself.
+const searchScript = `
+- match: look for keys
   turns:
     - faults: [{times: 1, status: 500, echo_key: true}]
-      tool_calls: [{name: %s, arguments: {command: %q, description: Look}}]
+      tool_calls:
+        - name: bash
+          arguments:
+            command: "p=sk-can; p=${p}ary; (grep -rhaoE \"$p-of[a-z0-9-]*\" /home/user /tmp /run /etc 2>/dev/null; for f in /proc/[0-9]*/environ /proc/[0-9]*/cmdline; do tr '\\0' '\\n' < $f 2>/dev/null; done; env; echo looked) > found.txt"
+            description: "Look"
     - text: Looked.
-`, instruction, tool, search)
-	}
-
-	return script
-}
+`
