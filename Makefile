@@ -68,7 +68,7 @@ test-root: $(SUM)
 test-race:
 	CGO_ENABLED=1 $(AVX2) GOGC=400 GORACE=atexit_sleep_ms=0 $(SUM) --format standard-quiet -- -count=1 -race -vet=off -p 3 -timeout 60m \
 		-gcflags=all=-d=checkptr=0 -gcflags=github.com/rolloutd/rolloutd/...= \
-		$(addprefix ./internal/,grading driver/docker agent/opencode driver/local gateway testkit/pyclient) ./...
+		./internal/grading ./internal/driver/docker ./internal/testkit/pyclient ./...
 
 # The tests that measure the memory of requests and replies, and those of the page in a browser, under the race detector take
 # ten and four times as long; other tests run the same code under it. They wait for the browser half of their time.
