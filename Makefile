@@ -68,7 +68,7 @@ test-root: $(SUM)
 test-race:
 	CGO_ENABLED=1 $(AVX2) GOGC=400 GORACE=atexit_sleep_ms=0 $(SUM) --format standard-quiet -- -count=1 -race -vet=off -p 3 -timeout 60m \
 		-gcflags=all=-d=checkptr=0 -gcflags=github.com/rolloutd/rolloutd/...= \
-		./internal/grading ./internal/driver/docker ./internal/testkit/pyclient ./...
+		$(addprefix ./internal/,grading driver/docker testkit/pyclient tool/sandboxtool) ./...
 
 # The tests that measure the memory of requests and replies, and those of the page in a browser, under the race detector take
 # ten and four times as long; other tests run the same code under it. They wait for the browser half of their time.
@@ -76,9 +76,9 @@ test-plain:
 	go test -count=1 -vet=off -timeout 10m ./envserver ./internal/gateway -run 'TestMemoryOf|TestPage|TestSavedPage'
 
 # The nested module embeds the Temporal server, which is slow to build with the race detector and not our code. Its tests
-# wait for most of their time, for agents and timers, so eight run at once.
+# wait for most of their time, for agents and timers, so eight run at once. The end-to-end tests begin first.
 test-dev: $(SUM)
-	cd $(DEV) && $(SUM) --format standard-quiet -- -count=1 -vet=off -parallel 8 -timeout 80m ./...
+	cd $(DEV) && $(SUM) --format standard-quiet -- -count=1 -vet=off -parallel 8 -timeout 80m ./e2e ./...
 
 # golangci-lint (which includes go vet) over both modules, then known vulnerabilities. Results are cached between runs.
 lint: $(LINT) $(VULN)

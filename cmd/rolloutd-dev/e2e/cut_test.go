@@ -150,7 +150,7 @@ func cutPlan(t *testing.T, j rolloutClient) []cut {
 	require.Greater(t, received, shakeReceived+200, "no answers came")
 
 	var plan []cut
-	for n := 1 << 16; n > 64; n /= 2 {
+	for n := 1 << 15; n > 64; n /= 2 {
 		plan = append(plan, cut{send: unbounded, receive: received + n})
 	}
 
